@@ -1,0 +1,377 @@
+"""Every on-disk format: atomic writes, hashes, bundles, ragged arrays, metric rows, stage folders and manifests.
+
+docs/FORMATS.md is the reader's view of this file.  Nothing here uses pickle.
+"""
+
+from __future__ import annotations
+
+import csv
+import fcntl
+import hashlib
+import io
+import json
+import math
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+
+from pcfg_artifact.errors import ArtifactError, CorruptArtifact, StageError, UsageError
+
+MANIFEST = "manifest.json"  # written last: its presence means "done"
+STARTED = "started.json"  # the fingerprint a folder was begun with: equal means "continue", other means "wipe"
+METRICS = "metrics.csv"
+TEMPORARY = ".tmp-"  # prefix of files that are not finished
+
+
+# ---- single files --------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def atomic_open(path: Path, mode: str = "wb") -> Iterator[IO[Any]]:
+    """Open a temporary sibling for writing; it takes the name `path` only when all is on disk."""
+    temporary = path.with_name(f"{TEMPORARY}{os.getpid()}-{path.name}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(temporary, mode, **({} if "b" in mode else {"encoding": "utf-8", "newline": "\n"})) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        raise StageError(f"cannot write {path}: {error.strerror or error}; free space or choose another --out, "
+                         f"then run the same command again") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    with atomic_open(path) as file:
+        file.write(data)
+
+
+def write_text(path: Path, text: str) -> None:
+    write_bytes(path, text.encode())
+
+
+def write_json(path: Path, value: Any) -> None:
+    write_text(path, json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise CorruptArtifact(f"{path} is missing; run the stage that writes it again") from error
+    except ValueError as error:
+        raise CorruptArtifact(f"{path} is not JSON ({error}); delete it and run the stage again") from error
+
+
+def write_array(path: Path, array: np.ndarray) -> None:
+    with atomic_open(path) as file:
+        np.lib.format.write_array(file, np.ascontiguousarray(array), allow_pickle=False)
+
+
+def read_array(path: Path, *, memory_map: bool = False) -> np.ndarray:
+    try:
+        return np.load(path, mmap_mode="r" if memory_map else None, allow_pickle=False)
+    except FileNotFoundError as error:
+        raise CorruptArtifact(f"{path} is missing; run the stage that writes it again") from error
+    except (ValueError, EOFError, OSError) as error:
+        raise CorruptArtifact(f"{path} is not a NumPy array ({error}); delete it and run the stage again") from error
+
+
+def sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def fingerprint(value: Any) -> str:
+    """A hash of any JSON value; equal values give equal hashes whatever the order of their keys."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+# ---- bundles: one JSON of names and one npz of arrays ---------------------------------------------------------------
+
+
+def save_bundle(folder: Path, name: str, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+    """Write `name`.npz and then `name`.json, which holds the hash of the former."""
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)
+    write_bytes(folder / f"{name}.npz", buffer.getvalue())
+    write_json(folder / f"{name}.json", {**meta, "sha256": hashlib.sha256(buffer.getvalue()).hexdigest()})
+
+
+def load_bundle(folder: Path, name: str, format_name: str, version: int,
+                error_class: type[ArtifactError]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Read what save_bundle wrote; anything else is an `error_class` that says what is wrong."""
+    meta_path, array_path = folder / f"{name}.json", folder / f"{name}.npz"
+    for path in (meta_path, array_path):
+        if not path.is_file():
+            raise error_class(f"{path} not found; expected a folder with {name}.json and {name}.npz")
+    try:
+        meta = json.loads(meta_path.read_text(encoding="utf-8"))
+        found = (meta.get("format"), meta.get("version"))
+    except (ValueError, AttributeError, OSError) as error:
+        raise error_class(f"{meta_path} cannot be read ({error}); the file is damaged or of another kind") from error
+    if found != (format_name, version):
+        raise error_class(f"{meta_path} says format {found[0]!r} version {found[1]!r}, "
+                          f"expected {format_name!r} version {version}; write it again with this release")
+    if sha256(array_path) != meta.get("sha256"):
+        raise error_class(f"{array_path} does not have the SHA-256 that {meta_path.name} records; "
+                          f"the file is damaged: write it again")
+    try:
+        with np.load(array_path, allow_pickle=False) as archive:
+            return meta, {key: archive[key] for key in archive.files}
+    except (ValueError, OSError, EOFError, KeyError) as error:
+        raise error_class(f"{array_path} cannot be read ({error}); the file is damaged: write it again") from error
+
+
+# ---- ragged arrays: flat values and offsets -------------------------------------------------------------------------
+
+
+class Ragged(NamedTuple):
+    """n sequences in one array: sequence s is values[offsets[s]:offsets[s + 1]]."""
+
+    values: np.ndarray
+    offsets: np.ndarray
+
+    @classmethod
+    def from_rows(cls, rows: Sequence[np.ndarray], dtype: Any = None) -> Ragged:
+        offsets = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum([len(row) for row in rows], out=offsets[1:])
+        values = np.concatenate([np.asarray(row) for row in rows]) if rows else np.zeros(0)
+        return cls(values.astype(dtype) if dtype is not None else values, offsets)
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def lengths(self) -> np.ndarray:
+        return np.diff(self.offsets)
+
+    def row(self, s: int) -> np.ndarray:
+        return self.values[self.offsets[s]:self.offsets[s + 1]]
+
+    def rows(self) -> Iterator[np.ndarray]:
+        return (self.row(s) for s in range(self.n_rows))
+
+
+# ---- metric rows ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One number of one run: the cell (table, row, column, seed), its value, how many items it rests on, its unit."""
+
+    table: str
+    row: str
+    column: str
+    seed: int
+    value: float
+    n: int
+    unit: str
+
+    @property
+    def key(self) -> tuple[str, str, str, int]:
+        return (self.table, self.row, self.column, self.seed)
+
+
+METRIC_COLUMNS = tuple(f.name for f in fields(Metric))
+
+
+def write_metrics(path: Path, metrics: Iterable[Metric]) -> None:
+    """Write metrics.csv; a repeated cell is an error, a NaN is written as it is and never judged a match."""
+    metrics = list(metrics)
+    seen: set[tuple] = set()
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(METRIC_COLUMNS)
+    for metric in metrics:
+        if metric.key in seen:
+            raise StageError(f"the cell {metric.key} was measured twice; a stage may write each cell once")
+        seen.add(metric.key)
+        writer.writerow([metric.table, metric.row, metric.column, metric.seed, repr(float(metric.value)),
+                         int(metric.n), metric.unit])
+    write_text(path, buffer.getvalue())
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    """Rows of a CSV file with a header; lines that start with # are comments."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise CorruptArtifact(f"{path} is missing; run the stage that writes it again") from error
+    return list(csv.DictReader(line for line in text.splitlines() if line and not line.startswith("#")))
+
+
+def read_metrics(path: Path) -> list[Metric]:
+    rows = read_csv(path)
+    try:
+        return [Metric(r["table"], r["row"], r["column"], int(r["seed"]), float(r["value"]), int(r["n"]), r["unit"])
+                for r in rows]
+    except (KeyError, ValueError, TypeError) as error:
+        raise CorruptArtifact(f"{path}: not a table of metric rows ({error}); expected the columns "
+                              f"{','.join(METRIC_COLUMNS)}") from error
+
+
+def finite_or_none(value: float) -> float | None:
+    """For JSON, which has no NaN or infinity."""
+    return float(value) if math.isfinite(value) else None
+
+
+# ---- stage folders --------------------------------------------------------------------------------------------------
+
+
+class Folder:
+    """Read access to the folder of a finished stage (or to any folder of our files)."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = Path(root)
+
+    def path(self, name: str) -> Path:
+        return self.root / name
+
+    def has(self, name: str) -> bool:
+        return self.path(name).is_file()
+
+    def json(self, name: str) -> Any:
+        return read_json(self.path(f"{name}.json"))
+
+    def text(self, name: str) -> str:
+        try:
+            return self.path(name).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise CorruptArtifact(f"{self.path(name)} cannot be read ({error}); run the stage again") from error
+
+    def array(self, name: str, *, memory_map: bool = False) -> np.ndarray:
+        return read_array(self.path(f"{name}.npy"), memory_map=memory_map)
+
+    def ragged(self, name: str, *, memory_map: bool = False) -> Ragged:
+        return Ragged(self.array(f"{name}.values", memory_map=memory_map), self.array(f"{name}.offsets"))
+
+    def metrics(self) -> list[Metric]:
+        return read_metrics(self.path(METRICS)) if self.has(METRICS) else []
+
+
+class StageDir(Folder):
+    """Write access to the folder of the running stage.  Every write is atomic, so a file that exists is complete:
+    a stage that is resumed asks `has` and keeps what is there."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.facts: dict[str, Any] = {}  # throughput, memory and the like: they go into the manifest, not into rows
+
+    def write_json(self, name: str, value: Any) -> None:
+        write_json(self.path(f"{name}.json"), value)
+
+    def write_text(self, name: str, text: str) -> None:
+        write_text(self.path(name), text)
+
+    def write_array(self, name: str, array: np.ndarray) -> None:
+        write_array(self.path(f"{name}.npy"), array)
+
+    def write_ragged(self, name: str, ragged: Ragged) -> None:
+        self.write_array(f"{name}.values", ragged.values)
+        self.write_array(f"{name}.offsets", ragged.offsets)
+
+    def write_metrics(self, metrics: Iterable[Metric]) -> None:
+        write_metrics(self.path(METRICS), metrics)
+
+    def files(self) -> list[str]:
+        """Names of the finished files in the folder, sorted; scratch/ is a stage's own and does not count."""
+        names = (p.relative_to(self.root).as_posix() for p in self.root.rglob("*") if p.is_file())
+        return sorted(n for n in names if n not in (MANIFEST, STARTED) and not n.startswith("scratch/")
+                      and not Path(n).name.startswith(TEMPORARY))
+
+
+# ---- manifests ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a finished stage was made from and what it made.  `fingerprint` covers config and inputs."""
+
+    stage: str
+    fingerprint: str
+    config: dict[str, Any]
+    inputs: dict[str, str]  # stage name, or "treebank" -> hash of what it held
+    outputs: dict[str, str]  # file name -> SHA-256
+    versions: dict[str, str] = field(default_factory=dict)
+    machine: dict[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+    peak_memory_mb: float = 0.0
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def output_hash(self) -> str:
+        return fingerprint(self.outputs)
+
+    def write(self, folder: Path) -> None:
+        write_json(folder / MANIFEST, asdict(self))
+
+    @classmethod
+    def read(cls, folder: Path) -> Manifest | None:
+        """The manifest of a finished stage, or None where there is none."""
+        path = folder / MANIFEST
+        if not path.is_file():
+            return None
+        try:
+            return cls(**read_json(path))
+        except TypeError as error:
+            raise CorruptArtifact(f"{path} is not a manifest of this release ({error}); "
+                                  f"run the stage again with --force") from error
+
+    def verify(self, folder: Path) -> None:
+        """Check every output against its recorded hash."""
+        for name, expected in self.outputs.items():
+            path = folder / name
+            if not path.is_file():
+                raise CorruptArtifact(f"{path} is missing although {MANIFEST} lists it; "
+                                      f"run `--only {self.stage} --force` to make it again")
+            if sha256(path) != expected:
+                raise CorruptArtifact(f"{path} does not have the SHA-256 that {MANIFEST} records: it was changed or "
+                                      f"damaged; run `--only {self.stage} --force` to make it again")
+
+
+def begin(folder: Path, mark: str) -> StageDir:
+    """Open a stage folder for writing.  Work begun with the same fingerprint is kept, any other is removed."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / MANIFEST).unlink(missing_ok=True)
+        started = folder / STARTED
+        if not (started.is_file() and started.read_text(encoding="utf-8").strip() == mark):
+            shutil.rmtree(folder)
+            folder.mkdir()
+        for stale in folder.rglob(f"{TEMPORARY}*"):
+            stale.unlink(missing_ok=True)
+    except OSError as error:
+        raise StageError(f"cannot use {folder}: {error.strerror or error}; choose another --out") from error
+    write_text(started, mark + "\n")
+    return StageDir(folder)
+
+
+@contextmanager
+def lock(folder: Path) -> Iterator[None]:
+    """Hold an output folder for this process; the lock ends with the process, however it ends."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = open(folder / ".lock", "w")  # noqa: SIM115 - held open for the whole run
+    except OSError as error:
+        raise UsageError(f"cannot use {folder} for output: {error.strerror or error}; "
+                         f"pass a folder that can be written with --out") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise UsageError(f"{folder} is in use by another run; wait for it to end, or pass another --out") from error
+        yield

@@ -1,0 +1,3 @@
+from pcfg_artifact.grammar.pcfg import PCFG
+
+__all__ = ["PCFG"]

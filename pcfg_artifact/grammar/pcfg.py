@@ -1,0 +1,206 @@
+"""The PCFG value type: names, rules in Chomsky normal form, a root distribution."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from pcfg_artifact import artifacts
+from pcfg_artifact.errors import GrammarError
+from pcfg_artifact.grammar.unknown import UNKNOWN, signature
+
+MASS_TOLERANCE = 1e-9  # sums of up to ~10^5 probabilities in float64 stay far below this
+FORMAT = "pcfg_artifact grammar"
+VERSION = 1
+
+
+@dataclass(frozen=True, eq=False)
+class PCFG:
+    """A PCFG in Chomsky normal form over in-terminals (A -> B C) and pre-terminals (A -> word).
+
+    Non-terminals are numbered in-terminals first, then pre-terminals; R binary and E lexical rules, sorted.
+    root (N,); binary (R, 3) int32 parent, left, right; binary_prob (R,);
+    lexical (E, 2) int32 non-terminal, word; lexical_prob (E,).
+    symbol_counts (N,) and word_counts (V,) are occurrences in the training trees, None for a written grammar.
+    `is_proper` is False for a grammar whose rules were cut: mass up to 1 is then enough.
+    """
+
+    interminals: tuple[str, ...]
+    preterminals: tuple[str, ...]
+    words: tuple[str, ...]
+    root: np.ndarray
+    binary: np.ndarray
+    binary_prob: np.ndarray
+    lexical: np.ndarray
+    lexical_prob: np.ndarray
+    symbol_counts: np.ndarray | None = None
+    word_counts: np.ndarray | None = None
+    is_proper: bool = True
+
+    def __post_init__(self) -> None:
+        self._sort_rules()
+        self._check()
+
+    # ---- names -------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def nonterminals(self) -> tuple[str, ...]:
+        return self.interminals + self.preterminals
+
+    @property
+    def n_interminals(self) -> int:
+        return len(self.interminals)
+
+    @property
+    def n_preterminals(self) -> int:
+        return len(self.preterminals)
+
+    @property
+    def n_nonterminals(self) -> int:
+        return len(self.interminals) + len(self.preterminals)
+
+    @property
+    def n_words(self) -> int:
+        return len(self.words)
+
+    @cached_property
+    def nonterminal_index(self) -> dict[str, int]:
+        return {name: a for a, name in enumerate(self.nonterminals)}
+
+    @cached_property
+    def word_index(self) -> dict[str, int]:
+        return {word: w for w, word in enumerate(self.words)}
+
+    def encode(self, sentence: Sequence[str], rare_below: int | None = None) -> np.ndarray:
+        """Word ids (L,) int32: the word, else its signature, else UNK, else -1 (nothing in the grammar fits).
+
+        `rare_below` sends known words with that training count or less to their signature as well.
+        """
+        index = self.word_index
+        ids = np.empty(len(sentence), dtype=np.int32)
+        for position, word in enumerate(sentence):
+            w = index.get(word, -1)
+            is_rare = rare_below is not None and w >= 0 and self.word_counts is not None \
+                and self.word_counts[w] <= rare_below
+            if w < 0 or is_rare:
+                fallback = index.get(signature(word, position, index), index.get(UNKNOWN, -1))
+                w = fallback if fallback >= 0 else w
+            ids[position] = w
+        return ids
+
+    # ---- building ----------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_rules(
+        cls,
+        root: Mapping[str, float],
+        binary: Iterable[tuple[str, str, str, float]],
+        lexical: Iterable[tuple[str, str, float]],
+        *,
+        is_proper: bool = True,
+        symbol_counts: Mapping[str, int] | None = None,
+        word_counts: Mapping[str, int] | None = None,
+    ) -> PCFG:
+        """A grammar from named rules; symbols and words are numbered in the order in which they first head a rule."""
+        binary, lexical = list(binary), list(lexical)
+        interminals = tuple(dict.fromkeys(a for a, _, _, _ in binary))
+        preterminals = tuple(dict.fromkeys(a for a, _, _ in lexical))
+        words = tuple(dict.fromkeys(w for _, w, _ in lexical))
+        both = sorted(set(interminals) & set(preterminals))
+        if both:
+            raise GrammarError(
+                f"{both[0]!r} heads both binary and lexical rules; in-terminals and pre-terminals must be disjoint")
+        index = {name: a for a, name in enumerate(interminals + preterminals)}
+        word_index = {w: i for i, w in enumerate(words)}
+        mentioned = [(name, f"the rule {a} -> {b} {c}") for a, b, c, _ in binary for name in (b, c)]
+        mentioned += [(name, "the root distribution") for name in root]
+        for name, where in mentioned:
+            if name not in index:
+                raise GrammarError(f"{name!r} in {where} heads no rule; every non-terminal needs at least one")
+        root_vector = np.zeros(len(index))
+        for name, p in root.items():
+            root_vector[index[name]] = p
+        return cls(
+            interminals=interminals, preterminals=preterminals, words=words, root=root_vector,
+            binary=np.array([(index[a], index[b], index[c]) for a, b, c, _ in binary], np.int32).reshape(-1, 3),
+            binary_prob=np.array([p for *_, p in binary], np.float64),
+            lexical=np.array([(index[a], word_index[w]) for a, w, _ in lexical], np.int32).reshape(-1, 2),
+            lexical_prob=np.array([p for *_, p in lexical], np.float64),
+            symbol_counts=None if symbol_counts is None else np.array([symbol_counts.get(a, 0) for a in index]),
+            word_counts=None if word_counts is None else np.array([word_counts.get(w, 0) for w in words]),
+            is_proper=is_proper)
+
+    def _sort_rules(self) -> None:
+        order = np.lexsort(self.binary.T[::-1])
+        object.__setattr__(self, "binary", np.ascontiguousarray(self.binary[order], np.int32))
+        object.__setattr__(self, "binary_prob", np.ascontiguousarray(self.binary_prob[order], np.float64))
+        order = np.lexsort(self.lexical.T[::-1])
+        object.__setattr__(self, "lexical", np.ascontiguousarray(self.lexical[order], np.int32))
+        object.__setattr__(self, "lexical_prob", np.ascontiguousarray(self.lexical_prob[order], np.float64))
+        object.__setattr__(self, "root", np.ascontiguousarray(self.root, np.float64))
+
+    def _check(self) -> None:
+        names, n_interminals = self.nonterminals, self.n_interminals
+        if not self.preterminals or not self.words:
+            raise GrammarError("the grammar has no lexical rule; it needs at least one pre-terminal with a word")
+        if len(set(names)) != len(names):
+            raise GrammarError("in-terminals and pre-terminals must be disjoint, and each name used once")
+        if len(set(self.words)) != len(self.words):
+            raise GrammarError("the vocabulary lists a word twice")
+        shapes = [("root", self.root, (len(names),)), ("binary_prob", self.binary_prob, (len(self.binary),)),
+                  ("lexical_prob", self.lexical_prob, (len(self.lexical),)),
+                  ("symbol_counts", self.symbol_counts, (len(names),)), ("word_counts", self.word_counts, (self.n_words,))]
+        for name, array, shape in shapes:
+            if array is not None and array.shape != shape:
+                raise GrammarError(f"{name} has shape {array.shape}, expected {shape}; the grammar is inconsistent")
+        ranges = [("binary parents", self.binary[:, 0], 0, n_interminals),
+                  ("binary children", self.binary[:, 1:], 0, len(names)),
+                  ("lexical heads", self.lexical[:, 0], n_interminals, len(names)),
+                  ("lexical words", self.lexical[:, 1], 0, self.n_words)]
+        for name, ids, low, high in ranges:
+            if ids.size and not (ids.min() >= low and ids.max() < high):
+                raise GrammarError(f"{name} run from {ids.min()} to {ids.max()}, expected {low} to {high - 1}")
+        for name, rules in (("binary", self.binary), ("lexical", self.lexical)):
+            if len(rules) > 1 and (np.diff(rules, axis=0) == 0).all(axis=1).any():
+                raise GrammarError(f"a {name} rule is listed twice; add its probabilities into one rule")
+        for name, prob in (("root", self.root), ("binary", self.binary_prob), ("lexical", self.lexical_prob)):
+            if prob.size and not (prob.min() >= 0 and prob.max() <= 1 + MASS_TOLERANCE):  # False for NaN
+                raise GrammarError(f"{name} probabilities run from {prob.min()} to {prob.max()}, expected 0 to 1")
+        mass = np.concatenate([self.rule_mass(), [self.root.sum()]])
+        off = mass - 1.0 if not self.is_proper else np.abs(mass - 1.0)
+        worst = int(off.argmax())
+        if not off[worst] <= MASS_TOLERANCE:
+            what = "the root distribution" if worst == len(names) else f"the rules of {names[worst]!r}"
+            raise GrammarError(
+                f"{what} sum to {mass[worst]:.9f}, expected 1 within {MASS_TOLERANCE:g}; normalise the probabilities")
+
+    def rule_mass(self) -> np.ndarray:
+        """(N,) total probability of the rules that each non-terminal heads; 1 for a proper grammar."""
+        heads = np.concatenate([self.binary[:, 0], self.lexical[:, 0]])
+        return np.bincount(heads, np.concatenate([self.binary_prob, self.lexical_prob]), minlength=self.n_nonterminals)
+
+    # ---- on disk -----------------------------------------------------------------------------------------------
+
+    def save(self, path: str | Path) -> None:
+        """Write a grammar folder: grammar.json (names) and grammar.npz (arrays)."""
+        meta = {"format": FORMAT, "version": VERSION, "interminals": self.interminals,
+                "preterminals": self.preterminals, "words": self.words, "is_proper": self.is_proper}
+        arrays = {"root": self.root, "binary": self.binary, "binary_prob": self.binary_prob,
+                  "lexical": self.lexical, "lexical_prob": self.lexical_prob}
+        arrays |= {name: getattr(self, name) for name in ("symbol_counts", "word_counts")
+                   if getattr(self, name) is not None}
+        artifacts.save_bundle(Path(path), "grammar", meta, arrays)
+
+    @classmethod
+    def load(cls, path: str | Path) -> PCFG:
+        """Read what `save` wrote; a truncated, inconsistent or foreign file is a GrammarError."""
+        meta, arrays = artifacts.load_bundle(Path(path), "grammar", FORMAT, VERSION, GrammarError)
+        try:
+            return cls(interminals=tuple(meta["interminals"]), preterminals=tuple(meta["preterminals"]),
+                       words=tuple(meta["words"]), is_proper=meta["is_proper"], **arrays)
+        except (KeyError, TypeError, ValueError) as error:
+            raise GrammarError(f"{path}: the grammar's parts do not fit together ({error}); learn it again") from error

@@ -1,0 +1,74 @@
+"""The constituency tree that everything reads and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A node: either a pre-terminal with a `word`, or an inner node with one or more `children`."""
+
+    label: str
+    children: tuple[Tree, ...] = ()
+    word: str | None = None
+
+    @property
+    def is_preterminal(self) -> bool:
+        return self.word is not None
+
+    def preorder(self) -> Iterator[Tree]:
+        """All nodes, each before its children, left to right; an explicit stack, so depth does not matter."""
+        stack = [self]
+        while stack:
+            node = stack.pop()
+            yield node
+            stack.extend(reversed(node.children))
+
+    def preterminals(self) -> list[Tree]:
+        return [node for node in self.preorder() if node.is_preterminal]
+
+    def words(self) -> list[str]:
+        return [node.word for node in self.preorder() if node.word is not None]
+
+    def tags(self) -> list[str]:
+        return [node.label for node in self.preterminals()]
+
+    def labelled_spans(self) -> list[tuple[str, int, int]]:
+        """(label, i, j) of every node, half-open fenceposts, children before parents."""
+        spans: list[tuple[str, int, int]] = []
+        position = 0
+        # A node is entered once to note its start, and left once its children are done.
+        stack: list[tuple[Tree, int | None]] = [(self, None)]
+        while stack:
+            node, start = stack.pop()
+            if start is not None:
+                spans.append((node.label, start, position))
+            elif node.is_preterminal:
+                position += 1
+                spans.append((node.label, position - 1, position))
+            else:
+                stack.append((node, position))
+                stack.extend((child, None) for child in reversed(node.children))
+        return spans
+
+    def spans(self) -> list[tuple[int, int]]:
+        """(i, j) of every node, half-open; unary chains repeat their span."""
+        return [(i, j) for _, i, j in self.labelled_spans()]
+
+    def __str__(self) -> str:
+        """One line of brackets: `(S (NP (PRP she)) (VP (VBZ runs)))`."""
+        parts: list[str] = []
+        stack: list[Tree | str] = [self]
+        while stack:
+            item = stack.pop()
+            if isinstance(item, str):
+                parts.append(item)
+            elif item.is_preterminal:
+                parts.append(f" ({item.label} {item.word})")
+            else:
+                parts.append(f" ({item.label}")
+                stack.append(")")
+                stack.extend(reversed(item.children))
+        return "".join(parts).lstrip()
