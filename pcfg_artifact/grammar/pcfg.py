@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -133,6 +133,15 @@ class PCFG:
             symbol_counts=None if symbol_counts is None else np.array([symbol_counts.get(a, 0) for a in index]),
             word_counts=None if word_counts is None else np.array([word_counts.get(w, 0) for w in words]),
             is_proper=is_proper)
+
+    def with_word_order(self, order: Sequence[int]) -> PCFG:
+        """The same grammar with its vocabulary listed as words[order[0]], words[order[1]], ..."""
+        new_id = np.empty(self.n_words, np.int32)
+        new_id[np.asarray(order)] = np.arange(self.n_words, dtype=np.int32)
+        return replace(
+            self, words=tuple(self.words[w] for w in order),
+            lexical=np.stack([self.lexical[:, 0], new_id[self.lexical[:, 1]]], axis=1),
+            word_counts=None if self.word_counts is None else self.word_counts[np.asarray(order)])
 
     def _sort_rules(self) -> None:
         order = np.lexsort(self.binary.T[::-1])

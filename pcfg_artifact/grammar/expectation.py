@@ -1,0 +1,55 @@
+"""Expected counts of a PCFG: how often each symbol occurs in a draw, how long a sentence is, whether draws end."""
+
+import numpy as np
+from scipy.sparse import csc_matrix, identity
+from scipy.sparse.csgraph import connected_components
+from scipy.sparse.linalg import splu
+
+from pcfg_artifact.errors import GrammarError
+from pcfg_artifact.grammar.pcfg import PCFG
+
+
+def child_matrix(grammar: PCFG) -> csc_matrix:
+    """(N, N) sparse: entry [a, b] is the expected number of children b of one node a."""
+    parent, left, right = grammar.binary.T
+    rows, columns = np.concatenate([parent, parent]), np.concatenate([left, right])
+    values = np.concatenate([grammar.binary_prob, grammar.binary_prob])
+    return csc_matrix((values, (rows, columns)), shape=(grammar.n_nonterminals,) * 2)
+
+
+def spectral_radius(grammar: PCFG) -> float:
+    """Largest modulus of an eigenvalue of the child matrix over in-terminals; below 1, expected length is finite.
+
+    Strongly connected components are taken one by one: the matrix is block-triangular over them, and the whole one
+    would be defective, where a dense eigenvalue routine loses digits.
+    """
+    n = grammar.n_interminals
+    matrix = child_matrix(grammar)[:n, :n]
+    n_components, component = connected_components(matrix, connection="strong")
+    radius = 0.0
+    for c in range(n_components):
+        members = np.flatnonzero(component == c)
+        block = matrix[members][:, members].toarray()
+        radius = max(radius, float(np.abs(np.linalg.eigvals(block)).max()) if members.size > 1 else float(block[0, 0]))
+    return radius
+
+
+def expected_counts(grammar: PCFG) -> np.ndarray:
+    """(N,) expected number of nodes of each symbol in one tree drawn from the grammar."""
+    radius = spectral_radius(grammar)
+    if not radius < 1.0:
+        raise GrammarError(f"the spectral radius of the grammar is {radius:.6f}, expected below 1: "
+                           f"trees drawn from it do not end with probability 1 in finite expected length")
+    # count = root + count @ children
+    system = identity(grammar.n_nonterminals, format="csc") - child_matrix(grammar)
+    return splu(system).solve(grammar.root, trans="T")
+
+
+def expected_length(grammar: PCFG) -> float:
+    """Expected number of words in one sentence drawn from the grammar."""
+    return float(expected_counts(grammar)[grammar.n_interminals:].sum())
+
+
+def frequencies(grammar: PCFG) -> np.ndarray:
+    """(N,) how often each symbol occurs: training counts where the grammar has them, expected counts otherwise."""
+    return grammar.symbol_counts if grammar.symbol_counts is not None else expected_counts(grammar)
