@@ -1,0 +1,128 @@
+"""Charts: what Inside-Outside found in one sentence, kept compact; dense arrays are built only when asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+
+def n_cells(length: int) -> int:
+    """Number of spans (i, j) with 0 <= i < j <= length."""
+    return length * (length + 1) // 2
+
+
+def cell_bounds(length: int) -> tuple[np.ndarray, np.ndarray]:
+    """(i, j) of every cell, in the order in which charts store them: by i, then by j."""
+    starts, ends = np.triu_indices(length + 1, 1)
+    return starts, ends
+
+
+@dataclass(frozen=True, eq=False)
+class Chart:
+    """Inside and outside values of one sentence of `length` words, for the entries (A, i, j) that are not impossible.
+
+    Cells are ordered as in `cell_bounds`; cell c holds entries offsets[c]:offsets[c + 1].
+    symbols (E,): non-terminal of each entry.  inside, outside (E,): scaled so that
+    log alpha(A,i,j) = log inside + log_scale[j] - log_scale[i], and beta the same with the words around the span;
+    with `is_log` they are logarithms already and log_scale is 0.
+    """
+
+    length: int
+    n_nonterminals: int
+    log_prob: float
+    offsets: np.ndarray
+    symbols: np.ndarray
+    inside: np.ndarray
+    outside: np.ndarray
+    log_scale: np.ndarray
+    is_log: bool = False
+
+    # ---- compact views ---------------------------------------------------------------------------------------------
+
+    @property
+    def n_entries(self) -> int:
+        return len(self.symbols)
+
+    @cached_property
+    def _cells(self) -> np.ndarray:
+        return np.repeat(np.arange(n_cells(self.length)), np.diff(self.offsets))
+
+    @property
+    def entry_bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """(i, j) of every entry."""
+        starts, ends = cell_bounds(self.length)
+        return starts[self._cells], ends[self._cells]
+
+    @property
+    def entry_log_inside(self) -> np.ndarray:
+        starts, ends = self.entry_bounds
+        return self._log(self.inside) + (self.log_scale[ends] - self.log_scale[starts])
+
+    @property
+    def entry_log_outside(self) -> np.ndarray:
+        starts, ends = self.entry_bounds
+        around = self.log_scale[-1] - (self.log_scale[ends] - self.log_scale[starts])
+        return self._log(self.outside) + around
+
+    @cached_property
+    def entry_marginals(self) -> np.ndarray:
+        """Posterior probability of every entry; zeros when the sentence has no probability."""
+        if self.log_prob == -np.inf:
+            return np.zeros(self.n_entries)
+        if self.is_log:
+            return np.exp(self.inside + self.outside - self.log_prob)
+        # log Z in the scale of the products: every word is counted once, by alpha or by beta
+        return self.inside * self.outside * np.exp(self.log_scale[-1] - self.log_prob)
+
+    def span_scores(self) -> np.ndarray:
+        """(L+1, L+1): s(i, j) = max over A of the marginal of (A, i, j)."""
+        scores = np.zeros((self.length + 1, self.length + 1))
+        filled = np.flatnonzero(np.diff(self.offsets))
+        if len(filled):
+            starts, ends = cell_bounds(self.length)
+            scores[starts[filled], ends[filled]] = np.maximum.reduceat(self.entry_marginals, self.offsets[filled])
+        return scores
+
+    # ---- dense arrays, built on access -----------------------------------------------------------------------------
+
+    @property
+    def log_inside(self) -> np.ndarray:
+        """(L+1, L+1, N) log alpha, -inf where impossible."""
+        return self._dense(self.entry_log_inside, -np.inf)
+
+    @property
+    def log_outside(self) -> np.ndarray:
+        """(L+1, L+1, N) log beta, -inf where impossible."""
+        return self._dense(self.entry_log_outside, -np.inf)
+
+    @property
+    def marginals(self) -> np.ndarray:
+        """(L+1, L+1, N) posterior probability of (A, i, j)."""
+        return self._dense(self.entry_marginals, 0.0)
+
+    def _dense(self, values: np.ndarray, empty: float) -> np.ndarray:
+        dense = np.full((self.length + 1, self.length + 1, self.n_nonterminals), empty)
+        starts, ends = self.entry_bounds
+        dense[starts, ends, self.symbols] = values
+        return dense
+
+    def _log(self, values: np.ndarray) -> np.ndarray:
+        if self.is_log:
+            return values
+        with np.errstate(divide="ignore"):
+            return np.log(values)
+
+    @classmethod
+    def from_logs(cls, log_prob: float, log_inside: np.ndarray, log_outside: np.ndarray) -> Chart:
+        """The compact form of dense log charts."""
+        length, n_nonterminals = len(log_inside) - 1, log_inside.shape[-1]
+        starts, ends = cell_bounds(length)
+        inside_CN, outside_CN = log_inside[starts, ends], log_outside[starts, ends]
+        cells, symbols = np.nonzero((inside_CN > -np.inf) | (outside_CN > -np.inf))
+        offsets = np.zeros(n_cells(length) + 1, np.int64)
+        np.cumsum(np.bincount(cells, minlength=n_cells(length)), out=offsets[1:])
+        return cls(length=length, n_nonterminals=n_nonterminals, log_prob=log_prob, offsets=offsets,
+                   symbols=symbols.astype(np.int32), inside=inside_CN[cells, symbols],
+                   outside=outside_CN[cells, symbols], log_scale=np.zeros(length + 1), is_log=True)

@@ -1,0 +1,44 @@
+"""inside_outside: one call, several engines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from pcfg_artifact.errors import UsageError
+from pcfg_artifact.grammar.pcfg import PCFG
+from pcfg_artifact.parsing import reference
+from pcfg_artifact.parsing.charts import Chart
+from pcfg_artifact.parsing.leaves import Sentence, sentence_leaves
+
+BACKENDS = ("auto", "reference", "cpu", "torch")
+OUTSIDES = ("pruned", "full")
+
+
+def inside_outside(grammar: PCFG, sentences: Sequence[Sentence], backend: str = "auto", device: str = "cpu",
+                   outside: str = "pruned") -> list[Chart]:
+    """A chart for every sentence, in their order.
+
+    sentences: lists of words, or arrays of word ids.  outside: "pruned" gives beta where alpha is not 0,
+    "full" gives beta of every non-terminal of the right type.
+    """
+    leaves = [sentence_leaves(grammar, sentence) for sentence in sentences]
+    return list(leaf_charts(grammar, leaves, backend=backend, device=device, outside=outside))
+
+
+def leaf_charts(grammar: PCFG, leaves: Sequence[np.ndarray], backend: str = "auto", device: str = "cpu",
+                outside: str = "pruned") -> Iterator[Chart]:
+    """The same for sentences given by their leaves, (L, P) each; charts come one by one, in order."""
+    for name, value, known in (("backend", backend, BACKENDS), ("outside", outside, OUTSIDES)):
+        if value not in known:
+            raise UsageError(f"{name} {value!r} is unknown; expected one of {', '.join(known)}")
+    return (_reference_chart(grammar, rows, outside) for rows in leaves)
+
+
+def _reference_chart(grammar: PCFG, leaves: np.ndarray, outside: str) -> Chart:
+    log_inside = reference.inside(grammar, leaves)
+    log_outside = reference.outside(grammar, log_inside)
+    if outside == "pruned":
+        log_outside[log_inside == -np.inf] = -np.inf
+    return Chart.from_logs(reference.log_probability(grammar, log_inside), log_inside, log_outside)

@@ -1,0 +1,68 @@
+"""The oracle: Inside-Outside of one sentence in log space, written like the recurrence."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pcfg_artifact.grammar.pcfg import PCFG
+
+
+def log_of(probability: np.ndarray) -> np.ndarray:
+    """Logarithm with log 0 = -inf and no warning."""
+    with np.errstate(divide="ignore"):
+        return np.log(probability)
+
+
+def inside(grammar: PCFG, leaves: np.ndarray) -> np.ndarray:
+    """log alpha(A, i, j) of shape (L+1, L+1, N): pre-terminals at width 1, in-terminals above, -inf elsewhere.
+
+    leaves: (L, P) weight with which each pre-terminal yields each word.
+    """
+    length = len(leaves)
+    log_inside = np.full((length + 1, length + 1, grammar.n_nonterminals), -np.inf)
+    for i in range(length):
+        log_inside[i, i + 1, grammar.n_interminals:] = log_of(leaves[i])
+    if not len(grammar.binary):
+        return log_inside
+    parent, left, right = grammar.binary.T
+    log_prob = log_of(grammar.binary_prob)
+    heads, first = np.unique(parent, return_index=True)  # rules are sorted by parent
+    for width in range(2, length + 1):
+        for i in range(length - width + 1):
+            j = i + width
+            # alpha(A,i,j) = sum over k, B, C of P(A -> B C) alpha(B,i,k) alpha(C,k,j),  i < k < j
+            terms_KR = log_inside[i, i + 1:j][:, left] + log_inside[i + 1:j, j][:, right] + log_prob
+            log_inside[i, j, heads] = np.logaddexp.reduceat(np.logaddexp.reduce(terms_KR, axis=0), first)
+    return log_inside
+
+
+def outside(grammar: PCFG, log_inside: np.ndarray) -> np.ndarray:
+    """log beta(A, i, j) of shape (L+1, L+1, N), typed like the inside chart; beta(A, 0, L) = root(A)."""
+    length = len(log_inside) - 1
+    n_interminals = grammar.n_interminals
+    log_outside = np.full_like(log_inside, -np.inf)
+    if length == 0:
+        return log_outside
+    typed = slice(n_interminals, None) if length == 1 else slice(0, n_interminals)
+    log_outside[0, length, typed] = log_of(grammar.root[typed])
+    parent, left, right = grammar.binary.T
+    log_prob = log_of(grammar.binary_prob)
+    for width in range(length, 1, -1):
+        for i in range(length - width + 1):
+            j = i + width
+            for k in range(i + 1, j):
+                # beta(B,i,k) += P(A -> B C) beta(A,i,j) alpha(C,k,j), and the same for C with alpha(B,i,k)
+                from_parent_R = log_prob + log_outside[i, j, parent]
+                is_typed = (left >= n_interminals) == (k - i == 1)
+                np.logaddexp.at(log_outside[i, k], left[is_typed],
+                                (from_parent_R + log_inside[k, j, right])[is_typed])
+                is_typed = (right >= n_interminals) == (j - k == 1)
+                np.logaddexp.at(log_outside[k, j], right[is_typed],
+                                (from_parent_R + log_inside[i, k, left])[is_typed])
+    return log_outside
+
+
+def log_probability(grammar: PCFG, log_inside: np.ndarray) -> float:
+    """log Z = log of the sum over A of root(A) alpha(A, 0, L); -inf for the empty sentence."""
+    length = len(log_inside) - 1
+    return float(np.logaddexp.reduce(log_of(grammar.root) + log_inside[0, length])) if length else -np.inf
