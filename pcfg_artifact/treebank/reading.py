@@ -1,0 +1,239 @@
+"""Treebank sources to cleaned trees: the embedded treebank, a file, a folder, a zip file, NLTK's sample.
+
+The one library module that opens files: a treebank is the user's, not an artifact of a stage, and every tool that takes
+`--treebank SOURCE` reads it here.  Nothing is written.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import lzma
+import os
+import struct
+import sys
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path, PurePosixPath
+from typing import Protocol
+
+from pcfg_artifact.errors import TreebankError
+from pcfg_artifact.treebank.brackets import BadTree, parse_trees
+from pcfg_artifact.treebank.cleaning import Cleaner
+from pcfg_artifact.treebank.embedded import generate_treebank
+from pcfg_artifact.treebank.tree import Tree
+
+EMBEDDED, NLTK = "embedded", "nltk"
+EXTENSIONS = (".mrg", ".tree", ".trees", ".ptb")  # in folders and zip files; a file named by the user may have any
+
+
+class Progress(Protocol):
+    """What tqdm does: pass an iterable through, and show how far it is."""
+
+    def __call__(self, iterable: Iterable, *, total: int, desc: str) -> Iterable: ...
+
+
+@dataclass(frozen=True)
+class Treebank:
+    """The cleaned trees of a source by document (a file, named by its path below the source), and how they came about.
+
+    n_raw: trees read before cleaning.  cleaning: how often each kind of change was made (names in cleaning.py).
+    sha256: over the names and bytes of the documents, so a folder and a zip file of it agree.
+    """
+
+    source: str
+    documents: Mapping[str, Sequence[Tree]]
+    n_raw: int
+    cleaning: Mapping[str, int]
+    bad_trees: Sequence[BadTree]
+    sha256: str
+
+    @property
+    def trees(self) -> list[Tree]:
+        return [tree for trees in self.documents.values() for tree in trees]
+
+    @property
+    def n_trees(self) -> int:
+        return sum(len(trees) for trees in self.documents.values())
+
+
+def read_treebank(source: str | Path, *, skip_bad_trees: bool = False, progress: Progress | None = None) -> Treebank:
+    """Read and clean all trees of `source`: `embedded`, `nltk`, or the path of a file, a folder or a zip file.
+
+    In folders (searched to any depth) and zip files, the documents are the files that end in one of EXTENSIONS.
+    A file, folder or zip file whose name is `embedded` or `nltk` is meant by writing `./embedded`.
+    """
+    if str(source) == EMBEDDED:
+        return _embedded(progress)
+    path = _nltk_sample() if str(source) == NLTK else Path(source)
+    try:
+        names, contents = _documents(path)
+        if progress is not None:
+            contents = progress(contents, total=len(names), desc="reading treebank")
+        with _no_garbage_collection():
+            return _read(str(source), zip(names, contents, strict=True), skip_bad_trees)
+    except OSError as error:
+        raise TreebankError(f"cannot read {error.filename or path}: {error.strerror or error}; "
+                            f"expected a readable file, folder or zip file of bracketed trees") from error
+
+
+def source_hash(source: str | Path) -> str:
+    """SHA-256 of a source without parsing it: of its documents, or for `embedded` of the files that generate it."""
+    if str(source) == EMBEDDED:
+        here = resources.files("pcfg_artifact.treebank")
+        names: Iterable[str] = ("embedded.py", "embedded.yaml")
+        contents: Iterable[bytes] = [(here / name).read_bytes() for name in names]
+    else:
+        path = _nltk_sample() if str(source) == NLTK else Path(source)
+        names, contents = _documents(path)
+    digest = hashlib.sha256()
+    try:
+        for name, data in zip(names, contents, strict=True):
+            _digest_document(digest, name, data)
+    except OSError as error:
+        raise TreebankError(f"cannot read {error.filename or source}: {error.strerror or error}") from error
+    return digest.hexdigest()
+
+
+def _read(source: str, documents: Iterable[tuple[str, bytes]], skip_bad_trees: bool) -> Treebank:
+    cleaner, digest = Cleaner(), hashlib.sha256()
+    kept: dict[str, list[Tree]] = {}
+    bad_trees: list[BadTree] = []
+    n_raw = 0
+    for name, data in documents:
+        _digest_document(digest, name, data)
+        text, undecodable = _decode(data, name, skip_bad_trees)
+        raw, bad = ([], undecodable) if undecodable else parse_trees(text, name, skip_bad_trees=skip_bad_trees)
+        n_raw += len(raw)
+        bad_trees += bad
+        trees = [clean for tree in raw if (clean := cleaner.clean(tree)) is not None]
+        if trees:
+            kept[name] = trees
+    if not kept:
+        first = f" (first: {bad_trees[0]})" if bad_trees else ""
+        raise TreebankError(f"{source} holds no usable tree: {n_raw} read, {len(bad_trees)} bad{first}; "
+                            f"expected bracketed trees such as (S (NP (PRP she)) (VP (VBZ runs)))")
+    return Treebank(source, kept, n_raw, dict(cleaner.counts), tuple(bad_trees), digest.hexdigest())
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Trees hold no cycles; looking for some among millions of nodes would take more than half of the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _digest_document(digest: hashlib._Hash, name: str, data: bytes) -> None:
+    # The length keeps the border between two documents part of what is hashed.
+    digest.update(f"{name}\0{len(data)}\0".encode(errors="surrogateescape"))
+    digest.update(data)
+
+
+def _decode(data: bytes, name: str, skip_bad_trees: bool) -> tuple[str, list[BadTree]]:
+    try:
+        return data.decode("utf-8-sig"), []
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        bad = BadTree(name, line, f"byte 0x{data[error.start]:02x} is not UTF-8 text")
+        if not skip_bad_trees:
+            raise TreebankError(f"{bad}; convert the file to UTF-8, or leave it out with --skip-bad-trees") from None
+        return "", [bad]
+
+
+# ---- where the bytes come from ---------------------------------------------------------------------------------------
+
+
+def _documents(path: Path) -> tuple[list[str], Iterator[bytes]]:
+    """Names of the documents in reading order, and their bytes one after another."""
+    if path.is_dir():
+        return _folder(path)
+    if not path.exists():
+        raise TreebankError(f"no treebank at {path}; expected `{EMBEDDED}`, `{NLTK}`, or the path of a file, "
+                            f"a folder or a zip file of bracketed trees")
+    if not path.is_file():
+        raise TreebankError(f"{path} is neither a file nor a folder; expected bracketed trees")
+    if zipfile.is_zipfile(path):
+        return _zip(path)
+    if path.suffix.lower() == ".zip":
+        raise TreebankError(f"{path} is not a zip file, whatever its name; copy or download it again")
+    return [path.name], (path.read_bytes() for _ in range(1))
+
+
+def _is_document(name: PurePosixPath) -> bool:
+    hidden = any(part.startswith((".", "__MACOSX")) for part in name.parts)
+    return name.suffix.lower() in EXTENSIONS and not hidden
+
+
+def _folder(path: Path) -> tuple[list[str], Iterator[bytes]]:
+    def stop(error: OSError) -> None:  # os.walk would pass over a folder that cannot be listed
+        raise error
+
+    found = (Path(folder, name) for folder, _, names in os.walk(path, onerror=stop) for name in names)
+    # A pipe or a device is no document; a broken link is one, and reading it says so.
+    files = [file for file in found if file.is_file() or not file.exists()]
+    names = sorted(name for file in files if _is_document(name := PurePosixPath(*file.relative_to(path).parts)))
+    if not names:
+        raise TreebankError(f"the folder {path} holds no treebank file; expected names ending in {_extensions()}")
+    return [str(name) for name in names], ((path / name).read_bytes() for name in names)
+
+
+def _zip(path: Path) -> tuple[list[str], Iterator[bytes]]:
+    with _zip_errors(path), zipfile.ZipFile(path) as archive:
+        # Two spellings of one path, as a.mrg and ./a.mrg, are one document: the later, as when unpacking.
+        members = {PurePosixPath(info.filename): info for info in archive.infolist() if not info.is_dir()}
+    names = sorted(name for name in members if _is_document(name))
+    if not names:
+        raise TreebankError(f"the zip file {path} holds no treebank file; expected names ending in {_extensions()}")
+    return [str(name) for name in names], _zip_contents(path, [members[name] for name in names])
+
+
+def _zip_contents(path: Path, members: list[zipfile.ZipInfo]) -> Iterator[bytes]:
+    with _zip_errors(path), zipfile.ZipFile(path) as archive:
+        for member in members:
+            with _zip_errors(f"{member.filename} in {path}"):
+                data = archive.read(member)
+            yield data
+
+
+@contextmanager
+def _zip_errors(where: object) -> Iterator[None]:
+    try:
+        yield
+    # RuntimeError: encrypted, or a compression that Python lacks; the others: damaged.
+    except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, ValueError, struct.error) as error:
+        raise TreebankError(f"cannot read {where}: {error}; expected a whole zip file without a password") from error
+
+
+def _extensions() -> str:
+    return ", ".join(EXTENSIONS)
+
+
+def _nltk_sample() -> Path:
+    """The Penn Treebank sample among NLTK's data, where NLTK itself looks; NLTK is not needed to read it."""
+    roots = [Path(root) for root in os.environ.get("NLTK_DATA", "").split(os.pathsep) if root]
+    roots += [Path.home() / "nltk_data"]
+    roots += [Path(sys.prefix, *sub, "nltk_data") for sub in ((), ("share",), ("lib",))]
+    roots += [Path("/usr", *sub, "nltk_data") for sub in (("share",), ("local", "share"), ("lib",), ("local", "lib"))]
+    for root in roots:
+        for name in ("treebank", "treebank.zip"):
+            if (root / "corpora" / name).exists():
+                return root / "corpora" / name
+    raise TreebankError("NLTK's treebank sample is not on this machine; expected corpora/treebank or "
+                        "corpora/treebank.zip in a folder named by NLTK_DATA, or in nltk_data in your home folder "
+                        "(`python -m nltk.downloader treebank` puts it there)")
+
+
+def _embedded(progress: Progress | None) -> Treebank:
+    trees = generate_treebank(progress=progress)
+    digest = hashlib.sha256()
+    _digest_document(digest, EMBEDDED, "\n".join(map(str, trees)).encode())
+    return Treebank(EMBEDDED, {EMBEDDED: trees}, len(trees), dict(Cleaner().counts), (), digest.hexdigest())

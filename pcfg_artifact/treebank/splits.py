@@ -1,0 +1,71 @@
+"""Train and test: WSJ sections where they exist, otherwise every twentieth document or tree."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from pcfg_artifact.errors import TreebankError
+from pcfg_artifact.treebank.reading import Treebank
+from pcfg_artifact.treebank.tree import Tree
+
+EVERY = 20
+WSJ_TRAIN = tuple(f"{section:02d}" for section in range(2, 22))
+WSJ_TEST = "22"
+# Trees in the third release of the Penn Treebank: what a complete copy gives.
+WSJ_TRAIN_TREES, WSJ_TEST_TREES = 39_832, 1_700
+
+
+@dataclass(frozen=True)
+class Split:
+    """Training and test trees, and `how` they were chosen, in words for the manifest.
+
+    n_unused: trees in neither (WSJ sections 00, 01, 23, 24 and other corpora beside them).
+    """
+
+    train: Sequence[Tree]
+    test: Sequence[Tree]
+    how: str
+    n_unused: int = 0
+
+
+def split(treebank: Treebank) -> Split:
+    """WSJ 02-21 / 22 if the source has these sections; else document 20, 40, ... is test; else tree 20, 40, ...
+
+    Trees are counted instead of documents when there are fewer than 20 documents, as in a single file.
+    """
+    sections = wsj_sections(treebank)
+    if WSJ_TEST in sections and any(section in sections for section in WSJ_TRAIN):
+        train = [tree for section in WSJ_TRAIN for tree in sections.get(section, ())]
+        test = sections[WSJ_TEST]
+        return Split(train, test, "WSJ sections 02-21 train, 22 test", treebank.n_trees - len(train) - len(test))
+    documents = list(treebank.documents.values())
+    how = f"every {EVERY}th document is test"
+    if len(documents) < EVERY:
+        documents = [[tree] for tree in treebank.trees]
+        how = f"every {EVERY}th tree is test"
+    if len(documents) < EVERY:
+        raise TreebankError(f"{treebank.source} has {len(documents)} trees, expected at least {EVERY} to split into "
+                            f"training and test trees; add trees, or use all of them without a split")
+    train = [tree for i, trees in enumerate(documents) if i % EVERY != EVERY - 1 for tree in trees]
+    test = [tree for trees in documents[EVERY - 1 :: EVERY] for tree in trees]
+    return Split(train, test, how)
+
+
+def wsj_sections(treebank: Treebank) -> dict[str, list[Tree]]:
+    """Trees by Wall Street Journal section: documents in a two-digit folder below `wsj`, or called wsj_*."""
+    sections: dict[str, list[Tree]] = {}
+    for name, trees in treebank.documents.items():
+        path = PurePosixPath(Path(treebank.source).name, name)
+        is_wsj = path.name.lower().startswith("wsj_") or path.parent.parent.name.lower() == "wsj"
+        if is_wsj and re.fullmatch(r"\d\d", path.parent.name):
+            sections.setdefault(path.parent.name, []).extend(trees)
+    return sections
+
+
+def missing_sections(treebank: Treebank) -> list[str]:
+    """WSJ sections 02-22 of which the source has nothing; empty for a copy that the paper's split can use."""
+    sections = wsj_sections(treebank)
+    return [section for section in (*WSJ_TRAIN, WSJ_TEST) if section not in sections]
