@@ -13,8 +13,8 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -25,6 +25,7 @@ from pcfg_artifact.errors import ArtifactError, CorruptArtifact, StageError, Usa
 
 MANIFEST = "manifest.json"  # written last: its presence means "done"
 STARTED = "started.json"  # the fingerprint a folder was begun with: equal means "continue", other means "wipe"
+LOCK = ".lock"
 METRICS = "metrics.csv"
 TEMPORARY = ".tmp-"  # prefix of files that are not finished
 
@@ -166,6 +167,46 @@ class Ragged(NamedTuple):
         return (self.row(s) for s in range(self.n_rows))
 
 
+class RaggedWriter:
+    """Writes a Ragged block by block, in memory independent of its size: `name`.values.npy and `name`.offsets.npy.
+
+    Both appear, complete, when the `with` block ends well; otherwise neither does.
+    """
+
+    HEADER = 128  # room for the .npy header, whose shape is known only at the end; a multiple of 64 as NumPy aligns
+
+    def __init__(self, path: Path, dtype: Any) -> None:
+        self._path, self._dtype = path, np.dtype(dtype)
+        self._lengths: list[np.ndarray] = []
+        self._n_values = 0
+
+    def __enter__(self) -> RaggedWriter:
+        self._stack = ExitStack()
+        self._file = self._stack.enter_context(atomic_open(self._path.with_name(f"{self._path.name}.values.npy")))
+        self._file.write(b"\0" * self.HEADER)
+        return self
+
+    def append(self, block: Ragged) -> None:
+        self._file.write(np.ascontiguousarray(block.values, self._dtype).data)
+        self._lengths.append(block.lengths.astype(np.int32))
+        self._n_values += len(block.values)
+
+    def __exit__(self, *failure: Any) -> bool | None:
+        if failure[0] is None:
+            self._file.seek(0)
+            self._file.write(self._header())
+            offsets = np.zeros(sum(map(len, self._lengths)) + 1, np.int64)
+            np.cumsum(np.concatenate([np.zeros(0, np.int32), *self._lengths]), out=offsets[1:])
+            write_array(self._path.with_name(f"{self._path.name}.offsets.npy"), offsets)
+        return self._stack.__exit__(*failure)
+
+    def _header(self) -> bytes:
+        text = repr({"descr": self._dtype.str, "fortran_order": False, "shape": (self._n_values,)})
+        magic = np.lib.format.magic(1, 0)
+        room = self.HEADER - len(magic) - 2
+        return magic + room.to_bytes(2, "little") + text.ljust(room - 1).encode() + b"\n"
+
+
 # ---- metric rows ----------------------------------------------------------------------------------------------------
 
 
@@ -263,6 +304,13 @@ class Folder:
         return read_metrics(self.path(METRICS)) if self.has(METRICS) else []
 
 
+class Machine(NamedTuple):
+    """What the running stage may use."""
+
+    device: str
+    n_workers: int
+
+
 class StageDir(Folder):
     """Write access to the folder of the running stage.  Every write is atomic, so a file that exists is complete:
     a stage that is resumed asks `has` and keeps what is there."""
@@ -270,6 +318,8 @@ class StageDir(Folder):
     def __init__(self, root: Path) -> None:
         super().__init__(root)
         self.facts: dict[str, Any] = {}  # throughput, memory and the like: they go into the manifest, not into rows
+        self.machine = Machine("cpu", 1)
+        self.progress: Callable[..., Iterable] = lambda items, **_: items
 
     def write_json(self, name: str, value: Any) -> None:
         write_json(self.path(f"{name}.json"), value)
@@ -290,7 +340,7 @@ class StageDir(Folder):
     def files(self) -> list[str]:
         """Names of the finished files in the folder, sorted; scratch/ is a stage's own and does not count."""
         names = (p.relative_to(self.root).as_posix() for p in self.root.rglob("*") if p.is_file())
-        return sorted(n for n in names if n not in (MANIFEST, STARTED) and not n.startswith("scratch/")
+        return sorted(n for n in names if n not in (MANIFEST, STARTED, LOCK) and not n.startswith("scratch/")
                       and not Path(n).name.startswith(TEMPORARY))
 
 
@@ -344,14 +394,21 @@ class Manifest:
 
 
 def begin(folder: Path, mark: str) -> StageDir:
-    """Open a stage folder for writing.  Work begun with the same fingerprint is kept, any other is removed."""
+    """Open a stage folder for writing.  Work begun with the same fingerprint is kept, any other is removed.
+
+    Only a folder that carries our mark is ever emptied: somebody else's files are refused, not deleted.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / MANIFEST).unlink(missing_ok=True)
         started = folder / STARTED
-        if not (started.is_file() and started.read_text(encoding="utf-8").strip() == mark):
-            shutil.rmtree(folder)
-            folder.mkdir()
+        present = [entry for entry in folder.iterdir() if entry.name != LOCK]
+        if present and not started.is_file():
+            raise UsageError(f"{folder} already holds files that no run of ours wrote (for example "
+                             f"{present[0].name}); choose an empty folder for --out")
+        if present and started.read_text(encoding="utf-8").strip() != mark:
+            for entry in present:
+                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
         for stale in folder.rglob(f"{TEMPORARY}*"):
             stale.unlink(missing_ok=True)
     except OSError as error:
@@ -365,7 +422,7 @@ def lock(folder: Path) -> Iterator[None]:
     """Hold an output folder for this process; the lock ends with the process, however it ends."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = open(folder / ".lock", "w")  # noqa: SIM115 - held open for the whole run
+        file = open(folder / LOCK, "w")  # noqa: SIM115 - held open for the whole run
     except OSError as error:
         raise UsageError(f"cannot use {folder} for output: {error.strerror or error}; "
                          f"pass a folder that can be written with --out") from error

@@ -162,7 +162,8 @@ class PCFG:
             raise GrammarError("the vocabulary lists a word twice")
         shapes = [("root", self.root, (len(names),)), ("binary_prob", self.binary_prob, (len(self.binary),)),
                   ("lexical_prob", self.lexical_prob, (len(self.lexical),)),
-                  ("symbol_counts", self.symbol_counts, (len(names),)), ("word_counts", self.word_counts, (self.n_words,))]
+                  ("symbol_counts", self.symbol_counts, (len(names),)),
+                  ("word_counts", self.word_counts, (self.n_words,))]
         for name, array, shape in shapes:
             if array is not None and array.shape != shape:
                 raise GrammarError(f"{name} has shape {array.shape}, expected {shape}; the grammar is inconsistent")

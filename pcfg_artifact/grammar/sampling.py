@@ -93,14 +93,14 @@ class Sampler:
         probability = np.concatenate([grammar.binary_prob, grammar.lexical_prob])
         self._keep, self._alias = _alias_tables(self._first, probability)
         self._root = np.cumsum(grammar.root / grammar.root.sum())
-        self._dtype = np.uint16 if len(heads) <= 1 << 16 else np.uint32
+        self.rule_dtype = np.uint16 if len(heads) <= 1 << 16 else np.uint32
         self._base = uint64(derive_seed(self.seed, "sampler"))
 
     def draw(self, first: int, n: int) -> SampledTrees:
         """Sentences first, first + 1, ..., first + n - 1."""
         rules, lengths, n_rejected = _draw(
             self._base, first, n, self.max_length or 0, self._root, self._first, self._keep, self._alias,
-            self.grammar.binary, len(self.grammar.binary), np.empty(max(64, 64 * n), self._dtype))
+            self.grammar.binary, len(self.grammar.binary), np.empty(max(64, 64 * n), self.rule_dtype))
         if n_rejected < 0:
             raise GrammarError(f"max_length {self.max_length} rejected {MAX_REJECTIONS:,} draws in a row; raise it")
         offsets = np.zeros(n + 1, np.int64)

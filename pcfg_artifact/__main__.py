@@ -1,0 +1,5 @@
+import sys
+
+from pcfg_artifact.cli import main
+
+sys.exit(main())

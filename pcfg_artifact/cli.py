@@ -1,0 +1,90 @@
+"""The command line: `python -m pcfg_artifact [run options]`, or `python -m pcfg_artifact TOOL ...`."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from pcfg_artifact.errors import ArtifactError, UsageError
+
+# Each is a module of pcfg_artifact.tools with add_arguments(parser), run(args) -> exit code, and an EXAMPLE.
+TOOLS = {
+    "learn": "learn a grammar from a treebank",
+    "sample": "draw sentences or trees from a grammar",
+    "doctor": "check this machine, and say how to mend what is missing",
+}
+OUT_VARIABLE = "PCFG_ARTIFACT_OUT"  # where the image writes; elsewhere `runs`
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        if arguments and not arguments[0].startswith("-"):
+            return _run_tool(arguments[0], arguments[1:])
+        return _run_pipeline(arguments)
+    except ArtifactError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("interrupted; the same command continues where this one stopped", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our output (head, less) has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+class _Parser(argparse.ArgumentParser):
+    """An argparse parser whose complaints are UsageErrors, so that every refusal looks the same."""
+
+    def error(self, message: str) -> None:  # type: ignore[override]
+        raise UsageError(f"{message}; see `{self.prog} --help`")
+
+
+def _run_tool(name: str, arguments: Sequence[str]) -> int:
+    if name not in TOOLS:
+        raise UsageError(f"unknown tool {name!r}; the tools are test, {', '.join(TOOLS)}, "
+                         f"and without a tool name the pipeline runs (see --help)")
+    module = importlib.import_module(f"pcfg_artifact.tools.{name}")
+    parser = _Parser(prog=f"run_all.sh {name}", description=module.__doc__, epilog=f"example: {module.EXAMPLE}",
+                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    module.add_arguments(parser)
+    return module.run(parser.parse_args(arguments))
+
+
+def _run_pipeline(arguments: Sequence[str]) -> int:
+    from pcfg_artifact import config, pipeline  # here, so that a tool does not pay for it
+
+    tools = "\n".join(f"  {name:<10} {what}" for name, what in TOOLS.items())
+    stages = "\n".join(f"  {stage.name:<10} {stage.what}" for stage in pipeline.STAGES)
+    parser = _Parser(
+        prog="run_all.sh", formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Run the pipeline from treebank to verdict; the exit code is the verdict.",
+        epilog=f"stages:\n{stages}\n\ntools (run_all.sh TOOL --help):\n  {'test':<10} run the test suite\n{tools}\n\n"
+               f"example: run_all.sh --profile reduced --treebank craft_penn.zip")
+    parser.add_argument("--profile", default="smoke", help=f"one of {', '.join(config.profile_names())} (smoke)")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="output folder (runs/PROFILE)")
+    parser.add_argument("--treebank", metavar="SOURCE", help="embedded, nltk, or a folder, zip or file of trees")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="settings",
+                        help="change one value of the profile, e.g. sample.n_validation=100; may be repeated")
+    parser.add_argument("--from", dest="first", metavar="STAGE", help="start at this stage")
+    parser.add_argument("--to", dest="last", metavar="STAGE", help="stop after this stage")
+    parser.add_argument("--only", metavar="STAGE", help="run this stage alone")
+    parser.add_argument("--force", action="store_true", help="run the selected stages even if they are done")
+    parser.add_argument("--skip-bad-trees", action="store_true", help="leave out malformed trees, and list them")
+    parser.add_argument("--dry-run", action="store_true", help="print the plan with its costs, and do nothing")
+    args = parser.parse_args(arguments)
+    settings = args.settings + (["grammar.skip_bad_trees=true"] if args.skip_bad_trees else [])
+    profile = config.load_profile(args.profile, settings, args.treebank)
+    stages_to_run = pipeline.select(args.first, args.last, args.only)
+    out = args.out or Path(os.environ.get(OUT_VARIABLE, "runs")) / profile.name
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"--out {out} is a file; give a folder")
+    if args.dry_run:
+        print(pipeline.describe(profile, out, stages_to_run, force=args.force))
+        return 0
+    pipeline.run(profile, out, stages_to_run, force=args.force)
+    return 0

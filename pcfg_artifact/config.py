@@ -1,0 +1,186 @@
+"""Profiles: frozen dataclasses, loaded from YAML, merged, validated and hashed; an unknown key is an error.
+
+profiles/paper.yaml sets every field.  The other profiles name it as `based_on` and list only what they change.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
+from importlib import resources
+from typing import Any, Literal
+
+import yaml
+
+from pcfg_artifact.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class MachineConfig:
+    """What a run may use.  It never changes a result, so it is no part of a stage's fingerprint."""
+
+    device: Literal["auto", "cpu", "cuda"]
+    n_workers: int | None  # None: every core this process may use
+    n_gpus: int | None  # None: every visible one; more than there are is refused before the run
+
+
+@dataclass(frozen=True)
+class GrammarConfig:
+    """Stage `grammar`: treebank to PCFG (both variants are learned; `variant` is the one that is sampled from)."""
+
+    seed: int
+    variant: Literal["vm", "novm"]
+    cutoff: int  # words seen this often or less become signatures
+    skip_bad_trees: bool
+
+
+@dataclass(frozen=True)
+class SampleConfig:
+    """Stage `sample`: sentences per split, drawn from the grammar."""
+
+    seed: int
+    max_length: int | None
+    n_pretraining: int
+    n_validation: int
+    n_probe_train: int
+    n_probe_test: int
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One complete description of a run."""
+
+    name: str
+    seed: int
+    treebank: str
+    machine: MachineConfig
+    grammar: GrammarConfig
+    sample: SampleConfig
+    cost: dict[str, Any]  # stage -> [seconds, megabytes on disk], for --dry-run; says nothing about results
+
+    def stage(self, name: str) -> Any:
+        return getattr(self, name)
+
+
+def profile_names() -> list[str]:
+    folder = resources.files("pcfg_artifact") / "profiles"
+    return sorted(entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml"))
+
+
+def load_profile(name: str, settings: Sequence[str] = (), treebank: str | None = None) -> Profile:
+    """The named profile with `key=value` settings applied, e.g. `["seed=3", "sample.n_validation=100"]`."""
+    values = _merged(name)
+    for setting in settings:
+        _apply(values, setting)
+    if treebank is not None:
+        values["treebank"] = treebank
+    return _build(Profile, {**values, "name": name}, where="", seed=values.get("seed"))
+
+
+def available_cores() -> int:
+    """Cores this process may use, which inside a container can be fewer than the machine has."""
+    return len(os.sched_getaffinity(0))
+
+
+def as_json(section: Any) -> dict[str, Any]:
+    """A config section as plain JSON values, for manifests and fingerprints."""
+    return asdict(section)
+
+
+# ---- loading --------------------------------------------------------------------------------------------------------
+
+
+def _merged(name: str) -> dict[str, Any]:
+    known = profile_names()
+    if name not in known:
+        raise ConfigError(f"unknown profile {name!r}{_suggest(name, known)}; choose one of {', '.join(known)}")
+    text = (resources.files("pcfg_artifact") / "profiles" / f"{name}.yaml").read_text(encoding="utf-8")
+    values = yaml.safe_load(text) or {}
+    base = values.pop("based_on", None)
+    return values if base is None else _deep_merge(_merged(base), values)
+
+
+def _deep_merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in over.items():
+        both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
+        merged[key] = _deep_merge(merged[key], value) if both else value
+    return merged
+
+
+def _apply(values: dict[str, Any], setting: str) -> None:
+    key, equals, text = setting.partition("=")
+    if not equals or not key:
+        raise ConfigError(f"--set {setting!r} is not of the form key=value, e.g. --set sample.n_validation=100")
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"--set {setting!r}: the value is not valid YAML ({error})") from error
+    *path, last = key.split(".")
+    section: Any = values
+    for part in path:
+        section = section.setdefault(part, {})
+        if not isinstance(section, dict):
+            raise ConfigError(f"--set {setting!r}: {part!r} is a value, not a section")
+    section[last] = value
+
+
+# ---- validation -----------------------------------------------------------------------------------------------------
+
+
+def _build(cls: type, values: Any, where: str, seed: int | None) -> Any:
+    """A dataclass from a mapping, every key and type checked; sections with a `seed` inherit the profile's."""
+    if not isinstance(values, Mapping):
+        raise ConfigError(f"{where or 'the profile'} is {values!r}, expected a section with keys")
+    hints = typing.get_type_hints(cls)
+    names = [f.name for f in fields(cls)]
+    for key in values:
+        if key not in names:
+            place = f"{where}.{key}" if where else str(key)
+            raise ConfigError(f"unknown key {place!r}{_suggest(str(key), names)}; known here: {', '.join(names)}")
+    arguments = {}
+    for f in fields(cls):
+        place = f"{where}.{f.name}" if where else f.name
+        if f.name in values:
+            arguments[f.name] = _convert(hints[f.name], values[f.name], place, seed)
+        elif f.name == "seed" and where:
+            arguments["seed"] = seed
+        elif f.default is MISSING and f.default_factory is MISSING:
+            raise ConfigError(f"{place!r} is not set; profiles/paper.yaml must set every field")
+    return cls(**arguments)
+
+
+def _convert(hint: Any, value: Any, place: str, seed: int | None) -> Any:
+    """`value` as the type `hint` asks for, or a ConfigError; ints are accepted as floats, nothing else is guessed."""
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any:
+        return value
+    if is_dataclass(hint):
+        return _build(hint, value, place, seed)
+    if origin is Literal:
+        if value in parts:
+            return value
+        raise ConfigError(f"{place!r} is {value!r}, expected one of {', '.join(map(str, parts))}")
+    if origin in (types.UnionType, typing.Union):
+        if value is None and type(None) in parts:
+            return None
+        return _convert(next(p for p in parts if p is not type(None)), value, place, seed)
+    if origin is tuple and isinstance(value, list | tuple):
+        return tuple(_convert(parts[0], item, f"{place}[{i}]", seed) for i, item in enumerate(value))
+    if origin is dict and isinstance(value, Mapping):
+        return {str(k): _convert(parts[1], item, f"{place}.{k}", seed) for k, item in value.items()}
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(hint, type) and isinstance(value, hint) and (hint is bool or not isinstance(value, bool)):
+        return value
+    expected = getattr(hint, "__name__", str(hint)) if origin is None else str(hint)
+    raise ConfigError(f"{place!r} is {value!r} ({type(value).__name__}), expected {expected}")
+
+
+def _suggest(name: str, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""

@@ -1,0 +1,234 @@
+"""The main path: the table of stages, and how one or all of them run.
+
+A stage is skipped when its folder has a manifest with the same fingerprint (config and input hashes).  Otherwise it
+runs, and the log says what changed.  Nothing but a stage's own folder is written.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from pcfg_artifact import artifacts, config
+from pcfg_artifact.artifacts import Machine, Manifest
+from pcfg_artifact.errors import StageError, UsageError
+from pcfg_artifact.stages.inputs import Inputs
+from pcfg_artifact.treebank.reading import source_hash
+
+TREEBANK = "treebank"  # the one input that is not a stage
+
+
+@dataclass(frozen=True)
+class Stage:
+    name: str
+    reads: tuple[str, ...]
+    what: str
+
+
+STAGES = (
+    Stage("grammar", (TREEBANK,), "learn the PCFG from the treebank"),
+    Stage("sample", ("grammar",), "draw sentences and trees from it"),
+)
+NAMES = tuple(stage.name for stage in STAGES)
+VERSIONED = ("numpy", "scipy", "numba", "torch", "transformers", "scikit-learn")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One line of the plan."""
+
+    stage: Stage
+    action: str  # "run", "skip"
+    reason: str
+
+
+def select(first: str | None = None, last: str | None = None, only: str | None = None) -> list[Stage]:
+    """The stages from `first` to `last`, or `only` one."""
+    for name in (first, last, only):
+        if name is not None and name not in NAMES:
+            raise UsageError(f"unknown stage {name!r}; the stages are {', '.join(NAMES)}")
+    if only is not None:
+        return [STAGES[NAMES.index(only)]]
+    begin = 0 if first is None else NAMES.index(first)
+    end = len(STAGES) if last is None else NAMES.index(last) + 1
+    if begin >= end:
+        raise UsageError(f"--from {first} comes after --to {last}; the order is {', '.join(NAMES)}")
+    return list(STAGES[begin:end])
+
+
+def plan(profile: config.Profile, out: Path, stages: Sequence[Stage], *, force: bool = False) -> list[Step]:
+    """What a run would do, without doing it."""
+    steps: list[Step] = []
+    pending: set[str] = set()
+    for stage in stages:
+        upstream = sorted(pending & set(stage.reads))
+        if upstream:
+            step = Step(stage, "run", f"{', '.join(upstream)} will be made anew")
+        else:
+            # A stage before the first one planned must be done already: _input_hashes says so if it is not.
+            inputs = _input_hashes(profile, out, stage)
+            reason = "--force" if force else _why_run(profile, out, stage, inputs)
+            step = Step(stage, "run", reason) if reason else Step(stage, "skip", "done: same config, same inputs")
+        if step.action == "run":
+            pending.add(stage.name)
+        steps.append(step)
+    return steps
+
+
+def describe(profile: config.Profile, out: Path, stages: Sequence[Stage], *, force: bool = False) -> str:
+    """The plan as text: every stage, whether it runs and why, and what it costs in this profile."""
+    lines = [f"profile {profile.name}, treebank {profile.treebank}, output {out}",
+             f"{'stage':<12} {'action':<7} {'time':>9} {'disk':>9}  reason"]
+    total_seconds = total_megabytes = 0.0
+    for step in plan(profile, out, stages, force=force):
+        seconds, megabytes = profile.cost[step.stage.name]
+        if step.action == "run":
+            total_seconds += seconds
+            total_megabytes += megabytes
+        lines.append(f"{step.stage.name:<12} {step.action:<7} {_duration(seconds):>9} {megabytes:>6,.0f} MB  "
+                     f"{step.reason}")
+    lines.append(f"{'to do':<12} {'':<7} {_duration(total_seconds):>9} {total_megabytes:>6,.0f} MB  "
+                 f"estimated for the profile as it stands, on {profile.cost['machine']}")
+    return "\n".join(lines)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def run(profile: config.Profile, out: Path, stages: Sequence[Stage], *, force: bool = False) -> None:
+    """Run what is not done; an error leaves everything finished before it in place."""
+    with artifacts.lock(out):
+        n_run = 0
+        for stage in stages:
+            inputs = _input_hashes(profile, out, stage)
+            reason = "--force" if force else _why_run(profile, out, stage, inputs)
+            if reason:
+                _log(f"[{stage.name}] {stage.what} ({reason})")
+                seconds = _run_stage(profile, out, stage, inputs)
+                _log(f"[{stage.name}] done in {seconds:.1f} s")
+                n_run += 1
+            else:
+                _log(f"[{stage.name}] skipped: same config, same inputs")
+        if not n_run:
+            _log(f"nothing to do: every stage is done in {out}")
+
+
+def _run_stage(profile: config.Profile, out: Path, stage: Stage, inputs: dict[str, str]) -> float:
+    section = profile.stage(stage.name)
+    mark = _fingerprint(section, inputs)
+    folders = {name: out / name for name in stage.reads if name != TREEBANK}
+    for name in folders:
+        _verified(out, name)
+    started = time.monotonic()
+    _reset_peak_memory()
+    folder = artifacts.begin(out / stage.name, mark)
+    folder.machine = Machine(resolve_device(profile.machine), profile.machine.n_workers or config.available_cores())
+    folder.progress = progress
+    try:
+        importlib.import_module(f"pcfg_artifact.stages.{stage.name}").run(
+            section, Inputs(folders, profile.treebank), folder)
+        outputs = {name: artifacts.sha256(folder.path(name)) for name in folder.files()}
+    except OSError as error:
+        raise StageError(f"stage {stage.name}: {error.strerror or error} ({error.filename or out}); what is finished "
+                         f"is kept: mend it and run the same command again") from error
+    seconds = time.monotonic() - started
+    Manifest(stage=stage.name, fingerprint=mark, config=config.as_json(section), inputs=inputs, outputs=outputs,
+             versions=versions(), machine=folder.machine._asdict(), seconds=round(seconds, 3),
+             peak_memory_mb=peak_memory_mb(), facts=folder.facts).write(folder.root)
+    return seconds
+
+
+# ---- what is done ---------------------------------------------------------------------------------------------------
+
+
+def _fingerprint(section: Any, inputs: dict[str, str]) -> str:
+    return artifacts.fingerprint({"config": config.as_json(section), "inputs": inputs})
+
+
+def _input_hashes(profile: config.Profile, out: Path, stage: Stage) -> dict[str, str]:
+    hashes = {}
+    for name in stage.reads:
+        if name == TREEBANK:
+            hashes[name] = source_hash(profile.treebank)
+        else:
+            manifest = Manifest.read(out / name)
+            if manifest is None:
+                raise UsageError(f"stage {stage.name!r} needs {name!r}, which is not done in {out}; "
+                                 f"run it first, e.g. with --from {name}")
+            hashes[name] = manifest.output_hash
+    return hashes
+
+
+def _why_run(profile: config.Profile, out: Path, stage: Stage, inputs: dict[str, str]) -> str | None:
+    """Why a stage must run, in words; None when it is done."""
+    manifest = Manifest.read(out / stage.name)
+    if manifest is None:
+        return "not done yet"
+    section = config.as_json(profile.stage(stage.name))
+    # JSON has no tuples: compare what the manifest can hold.
+    if artifacts.fingerprint(manifest.config) != artifacts.fingerprint(section):
+        changed = sorted(key for key in section.keys() | manifest.config.keys()
+                         if artifacts.fingerprint(section.get(key)) != artifacts.fingerprint(manifest.config.get(key)))
+        return f"config changed: {', '.join(changed)}"
+    if manifest.inputs != inputs:
+        changed = sorted(name for name in inputs.keys() | manifest.inputs.keys()
+                         if inputs.get(name) != manifest.inputs.get(name))
+        return f"input changed: {', '.join(changed)}"
+    manifest.verify(out / stage.name)
+    return None
+
+
+def _verified(out: Path, name: str) -> None:
+    manifest = Manifest.read(out / name)
+    if manifest is None:
+        raise UsageError(f"{name!r} is not done in {out}; run it first")
+    manifest.verify(out / name)
+
+
+# ---- the machine ----------------------------------------------------------------------------------------------------
+
+
+def resolve_device(machine: config.MachineConfig) -> str:
+    if machine.device != "auto":
+        return machine.device
+    import torch  # here, because most stages never need it
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def versions() -> dict[str, str]:
+    return {"python": sys.version.split()[0], **{name: metadata.version(name) for name in VERSIONED}}
+
+
+def progress(items: Iterable, **options: Any) -> Iterable:
+    """A progress bar on a terminal, nothing elsewhere."""
+    return tqdm(items, disable=not sys.stderr.isatty(), leave=False, **options)
+
+
+def _log(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _reset_peak_memory() -> None:
+    with suppress(OSError):  # where it is refused the peak covers the whole process: larger, never smaller
+        Path("/proc/self/clear_refs").write_text("5")  # Linux: VmHWM starts again at the present size
+
+
+def peak_memory_mb() -> float:
+    """Peak resident memory of this process since the last reset, in MB."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) / 1024
+    return 0.0

@@ -1,0 +1,52 @@
+"""Learn a PCFG from a treebank and write it as a grammar folder.
+
+Prints what was read and kept, and the sizes of the grammar.  The folder holds grammar.json and grammar.npz, read by
+`PCFG.load(DIR)`, and rules.txt, the same grammar as plain text (which --grammar of the other tools accepts too).
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from pcfg_artifact import artifacts
+from pcfg_artifact.errors import UsageError
+from pcfg_artifact.grammar import learn_pcfg
+from pcfg_artifact.grammar.rulefile import to_text
+from pcfg_artifact.pipeline import progress
+from pcfg_artifact.stages.grammar import grammar_sizes
+from pcfg_artifact.treebank.binarise import VARIANTS
+from pcfg_artifact.treebank.reading import read_treebank
+from pcfg_artifact.treebank.splits import split
+
+EXAMPLE = "run_all.sh learn --treebank craft_penn.zip --out my_grammar"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--treebank", required=True, metavar="SOURCE",
+                        help="embedded, nltk, or a folder, zip or file of bracketed trees")
+    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="the grammar folder to write")
+    parser.add_argument("--split", choices=("all", "train"), default="train", help="which trees to learn from (train)")
+    parser.add_argument("--variant", choices=VARIANTS, default="vm", help="with (vm) or without (novm) parents (vm)")
+    parser.add_argument("--cutoff", type=int, default=5, help="words seen this often or less become signatures (5)")
+    parser.add_argument("--skip-bad-trees", action="store_true", help="leave out malformed trees, and list them")
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.out.exists() and not args.out.is_dir():
+        raise UsageError(f"--out {args.out} is a file; give a folder")
+    treebank = read_treebank(args.treebank, skip_bad_trees=args.skip_bad_trees, progress=progress)
+    trees = treebank.trees if args.split == "all" else split(treebank).train
+    grammar = learn_pcfg(trees, args.variant, args.cutoff, progress)
+    grammar.save(args.out)
+    artifacts.write_text(args.out / "rules.txt", to_text(grammar))
+    for bad in treebank.bad_trees:
+        print(f"left out: {bad}")
+    print(f"{'trees read':<24}{treebank.n_raw:>12,}")
+    print(f"{'trees kept':<24}{treebank.n_trees:>12,}")
+    print(f"{'trees learned from':<24}{len(trees):>12,}")
+    for name, (value, unit) in grammar_sizes(grammar, trees).items():
+        print(f"{name.replace('_', ' '):<24}{value:>12,}" if unit == "count" else
+              f"{name.replace('_', ' '):<24}{value:>12,.6f} {unit}")
+    print(f"written to {args.out}")
+    return 0

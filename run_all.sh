@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# The single entry script: the pipeline (no tool name), the test suite (test), or a tool; see ./run_all.sh --help.
+# Outside the image it makes a virtual environment in .venv on first use; the exit code is the command's own.
+set -euo pipefail
+
+here=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" && pwd)
+python=python3
+
+if [ -z "${PCFG_ARTIFACT_IN_IMAGE:-}" ]; then
+  venv=$here/.venv
+  python=$venv/bin/python
+  wanted=$(sha256sum "$here/requirements.txt" | cut -d' ' -f1)
+  if [ ! -x "$python" ] || [ "$(cat "$venv/requirements.sha256" 2>/dev/null)" != "$wanted" ]; then
+    echo "run_all.sh: making the virtual environment $venv from requirements.txt (once; a few minutes)" >&2
+    # One at a time: a second call waits for the first, then finds the work done.
+    exec 9>"$here/.venv.lock"
+    flock 9
+    if [ ! -x "$python" ] || [ "$(cat "$venv/requirements.sha256" 2>/dev/null)" != "$wanted" ]; then
+      base=${PCFG_ARTIFACT_PYTHON:-python3}
+      "$base" -c 'import sys; sys.exit(sys.version_info[:2] < (3, 11))' ||
+        { echo "run_all.sh: $("$base" --version) found, Python 3.11 or newer needed; set PCFG_ARTIFACT_PYTHON to one" >&2; exit 2; }
+      "$base" -m venv "$venv" ||
+        { echo "run_all.sh: python3 -m venv failed; on Debian and Ubuntu: apt install python3-venv" >&2; exit 2; }
+      # shellcheck disable=SC2086 # PIP_ARGS is a list of options
+      "$python" -m pip install --quiet --disable-pip-version-check ${PIP_ARGS:-} -r "$here/requirements.txt" >&2 ||
+        { echo "run_all.sh: installing requirements.txt failed; mend the cause above and run the same command again" >&2; exit 2; }
+      echo "$wanted" >"$venv/requirements.sha256"
+    fi
+    exec 9>&-
+  fi
+fi
+
+export PYTHONPATH="$here${PYTHONPATH:+:$PYTHONPATH}"
+export PCFG_ARTIFACT_OUT="${PCFG_ARTIFACT_OUT:-$here/runs}"
+if [ "${1:-}" = test ]; then
+  shift
+  cd "$here"
+  exec "$python" -m pytest "$@"
+fi
+exec "$python" -m pcfg_artifact "$@"
