@@ -10,8 +10,8 @@ from pcfg_artifact.treebank.tree import Tree
 words = st.builds(lambda w: Tree("W", word=w), st.sampled_from("abc"))
 unary = lambda inner: inner | inner.map(lambda t: Tree("U", (t,)))  # noqa: E731
 binary_trees = st.recursive(unary(words), lambda t: unary(st.tuples(t, t).map(lambda c: Tree("X", c))), max_leaves=24)
-nary_trees = st.recursive(
-    unary(words), lambda t: unary(st.lists(t, min_size=2, max_size=5).map(lambda c: Tree("X", tuple(c)))), max_leaves=24)
+many = lambda t: st.lists(t, min_size=2, max_size=5).map(lambda c: Tree("X", tuple(c)))  # noqa: E731
+nary_trees = st.recursive(unary(words), lambda t: unary(many(t)), max_leaves=24)
 
 
 def depths_by_ancestors(tree: Tree) -> list[int]:

@@ -1,0 +1,43 @@
+"""How far the heads of an encoder look: the averaged attended distance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from pcfg_artifact.probing.representations import Progress, batches
+
+
+def attended_distance(attention: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    """(B, H) AD = 1/T sum_{i,j} |i - j| A_ij of each sentence and head over its T pieces, BOS and EOS included.
+
+    attention (B, H, M, M) with rows that sum to 1 over the first T of M positions; lengths (B,) holds T.
+    """
+    position = torch.arange(attention.shape[-1], device=attention.device)
+    distance = (position[:, None] - position[None, :]).abs().to(attention.dtype)
+    looked = (attention * distance).sum(dim=-1)  # (B, H, M): the mean distance seen from each row
+    is_piece = position < lengths[:, None]
+    return (looked * is_piece[:, None, :]).sum(dim=-1) / lengths[:, None]
+
+
+@torch.inference_mode()
+def attended_distances(model: Any, tokenizer: Any, sentences: Sequence[Sequence[str]], *, max_tokens: int = 4096,
+                       device: str = "cpu", progress: Progress = iter) -> tuple[torch.Tensor, float]:
+    """(n_layers, n_heads) mean over sentences, and the largest distance of an attention row's sum from 1.
+
+    The model must have been loaded with attn_implementation="eager": the fused kernels give no attention back.
+    """
+    model = model.to(device).eval()
+    total, off_by = None, 0.0
+    for batch in progress(batches(tokenizer, sentences, "first", max_tokens)):
+        inputs = {k: v.to(device) for k, v in batch.inputs.items()}
+        lengths = inputs["attention_mask"].sum(dim=1)
+        attentions = model(**inputs, output_attentions=True).attentions
+        distances = torch.stack([attended_distance(a.double(), lengths).sum(dim=0) for a in attentions])
+        total = distances if total is None else total + distances
+        is_piece = inputs["attention_mask"].bool()[:, None, :]
+        for a in attentions:
+            off_by = max(off_by, float(((a.sum(dim=-1) - 1).abs() * is_piece).max()))
+    return total.cpu() / len(sentences), off_by

@@ -1,0 +1,162 @@
+"""Hidden states of every layer of a Hugging Face encoder, one row for BOS, each word and EOS of every sentence.
+
+A sentence of L words owns L + 2 consecutive rows: BOS, its words, EOS.  A probe's input is then a choice of rows:
+`*_rows` give (n, k) row numbers, and the probe reads the k rows side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from pcfg_artifact.errors import UsageError
+
+Pooling = Literal["first", "last", "mean"]
+NewArray = Callable[[int, tuple[int, int]], np.ndarray]
+Progress = Callable[[Iterable], Iterable]
+
+
+def offsets_of(lengths: Sequence[int]) -> np.ndarray:
+    """(n+1,) first row of each sentence, and the number of rows."""
+    return np.concatenate([[0], np.cumsum(np.asarray(lengths, np.int64) + 2)])
+
+
+# ---- what a probe reads ----------------------------------------------------------------------------------------------
+
+
+def _word_rows(lengths: Sequence[int], n_dropped: int) -> tuple[np.ndarray, np.ndarray]:
+    """(rows of the words of every sentence except its last `n_dropped`, number of the sentence of each)."""
+    lengths = np.asarray(lengths, np.int64)
+    kept = np.maximum(lengths - n_dropped, 0)
+    sentence = np.repeat(np.arange(len(lengths)), kept)
+    position = np.arange(kept.sum()) - np.repeat(np.cumsum(kept) - kept, kept)
+    return offsets_of(lengths)[sentence] + 1 + position, sentence
+
+
+def eos_rows(lengths: Sequence[int]) -> np.ndarray:
+    """(n, 2) rows [e_i; e_EOS] of every word but the last of its sentence."""
+    words, sentence = _word_rows(lengths, 1)
+    return np.stack([words, offsets_of(lengths)[sentence + 1] - 1], axis=1)
+
+
+def adjacent_rows(lengths: Sequence[int]) -> np.ndarray:
+    """(n, 3) rows [e_{i-1}; e_i; e_{i+1}] of every word but the last; the first word's left neighbour is BOS."""
+    words, _ = _word_rows(lengths, 1)
+    return np.stack([words - 1, words, words + 1], axis=1)
+
+
+def span_rows(lengths: Sequence[int], width: int) -> np.ndarray:
+    """(n, 2) rows [e_i; e_{i+width-1}] of every span of this width, by sentence and start."""
+    words, _ = _word_rows(lengths, width - 1)
+    return np.stack([words, words + width - 1], axis=1)
+
+
+# ---- extraction ------------------------------------------------------------------------------------------------------
+
+
+def max_pieces(model: Any) -> int | None:
+    """How many pieces, BOS and EOS included, the position embeddings hold; None where the model has no such limit."""
+    positions = getattr(model.config, "max_position_embeddings", None)
+    # RoBERTa counts positions from padding_idx + 1.
+    embedding = next((m for name, m in model.named_modules() if name.endswith("position_embeddings")), None)
+    padding = getattr(embedding, "padding_idx", None)
+    return positions - (0 if padding is None else padding + 1) if positions else None
+
+
+def encode(tokenizer: Any, sentences: Sequence[Sequence[str]]) -> Any:
+    """Piece ids and the word of each piece; every sentence stands between a begin and an end mark."""
+    encoded = tokenizer([list(words) for words in sentences], is_split_into_words=True, truncation=False, verbose=False)
+    if sentences and not (encoded.word_ids(0)[0] is None and encoded.word_ids(0)[-1] is None):
+        raise UsageError("this tokenizer puts no marks before and after a sentence (BOS or CLS, EOS or SEP), which the "
+                         "probe's input needs; use an encoder such as BERT or RoBERTa")
+    return encoded
+
+
+def fitting_sentences(model: Any, tokenizer: Any, sentences: Sequence[Sequence[str]]) -> np.ndarray:
+    """Numbers of the sentences that the model can read whole and in which every word has a piece."""
+    limit = max_pieces(model)
+    encoded = encode(tokenizer, sentences)
+    fits = []
+    for s, words in enumerate(sentences):
+        pieces = encoded.word_ids(s)
+        if (limit is None or len(pieces) <= limit) and len(set(pieces) - {None}) == len(words) > 0:
+            fits.append(s)
+    return np.array(fits, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sentences of similar length, padded: model inputs, and where the rows of each sentence come from."""
+
+    inputs: dict[str, torch.Tensor]
+    weights: torch.Tensor  # (B, R, T) weight of each piece in each row (BOS, words, EOS); unused rows are 0
+    sentences: np.ndarray  # (B,)
+    n_rows: np.ndarray  # (B,)
+
+
+def length_buckets(lengths: Sequence[int], max_tokens: int) -> Iterator[np.ndarray]:
+    """Numbers of sentences by length, longest first, cut so that padded batches hold at most `max_tokens` (or one)."""
+    order = np.argsort(-np.asarray(lengths), kind="stable")
+    start = 0
+    while start < len(order):
+        count = max(1, max_tokens // int(lengths[order[start]]))
+        yield order[start:start + count]
+        start += count
+
+
+def batches(tokenizer: Any, sentences: Sequence[Sequence[str]], pooling: Pooling, max_tokens: int) -> Iterator[Batch]:
+    """Padded batches that cover every sentence once; each must have a piece for every word (`fitting_sentences`)."""
+    encoded = encode(tokenizer, sentences)
+    n_pieces = [len(ids) for ids in encoded["input_ids"]]
+    for bucket in length_buckets(n_pieces, max_tokens):
+        longest = max(n_pieces[s] for s in bucket)
+        n_rows = np.array([len(sentences[s]) + 2 for s in bucket])
+        ids = torch.full((len(bucket), longest), tokenizer.pad_token_id, dtype=torch.long)
+        mask = torch.zeros((len(bucket), longest), dtype=torch.long)
+        weights = torch.zeros((len(bucket), int(n_rows.max()), longest))
+        for b, s in enumerate(bucket):
+            ids[b, :n_pieces[s]] = torch.tensor(encoded["input_ids"][s])
+            mask[b, :n_pieces[s]] = 1
+            weights[b, :n_rows[b], :n_pieces[s]] = torch.from_numpy(pooling_weights(encoded.word_ids(int(s)), pooling))
+        yield Batch({"input_ids": ids, "attention_mask": mask}, weights, bucket, n_rows)
+
+
+def pooling_weights(word_ids: Sequence[int | None], pooling: Pooling) -> np.ndarray:
+    """(L+2, T) weight of each of T pieces in BOS (first piece), in each word, and in EOS (last piece)."""
+    pieces = np.array([-1 if w is None else w for w in word_ids])
+    n_words = int(pieces.max()) + 1
+    weights = np.zeros((n_words + 2, len(pieces)), np.float32)
+    weights[0, 0] = weights[-1, -1] = 1.0
+    for w in range(n_words):
+        of_word = np.flatnonzero(pieces == w)
+        of_word = {"first": of_word[:1], "last": of_word[-1:], "mean": of_word}[pooling]
+        weights[w + 1, of_word] = 1.0 / len(of_word)
+    return weights
+
+
+@torch.inference_mode()
+def extract(model: Any, tokenizer: Any, sentences: Sequence[Sequence[str]], new_array: NewArray, *,
+            pooling: Pooling = "first", max_tokens: int = 8192, device: str = "cpu",
+            progress: Progress = iter) -> list[np.ndarray]:
+    """Fill one array per layer, 0 = embeddings with position, with the rows of every sentence in the given order.
+
+    new_array(layer, (n_rows, width)) makes the arrays (a memory map on disk, so that memory holds one batch only);
+    its dtype decides the precision.
+    """
+    model = model.to(device).eval()
+    offsets = offsets_of([len(words) for words in sentences])
+    layers: list[np.ndarray] = []
+    for batch in progress(batches(tokenizer, sentences, pooling, max_tokens)):
+        hidden = model(**{k: v.to(device) for k, v in batch.inputs.items()}, output_hidden_states=True).hidden_states
+        if not layers:
+            layers = [new_array(layer, (int(offsets[-1]), h.shape[-1])) for layer, h in enumerate(hidden)]
+        weights = batch.weights.to(device)
+        for array, h in zip(layers, hidden, strict=True):
+            rows = torch.bmm(weights, h.float()).cpu().numpy()
+            for s, n_rows, values in zip(batch.sentences, batch.n_rows, rows, strict=True):
+                array[offsets[s]:offsets[s] + n_rows] = values[:n_rows]
+    return layers

@@ -1,0 +1,104 @@
+"""The probes learn what is there and nothing that is not."""
+
+import numpy as np
+import pytest
+
+from pcfg_artifact.probing.fitting import LinearFit, NetworkFit, fit_linear, fit_networks
+from pcfg_artifact.probing.probes import Standardisation
+from pcfg_artifact.probing.scores import accuracy, majority_share, pearson
+from pcfg_artifact.seeding import stream
+
+QUICK = NetworkFit(epochs=60, milestones=(40,), batch_size=64, learning_rate=1e-2)
+ROUNDING = 2e-4  # float32 sums in another order, after 60 epochs
+
+
+@pytest.fixture
+def labelled():
+    """Integer labels -3 .. 3 and inputs that hold them one-hot among noise."""
+    rng = stream(0, "test", "labelled")
+    labels = rng.integers(-3, 4, 900)
+    x = rng.normal(size=(900, 12)).astype(np.float32)
+    x[:, :7] = 3 * np.eye(7, dtype=np.float32)[labels + 3]
+    return x, labels
+
+
+def test_a_probe_given_the_labels_as_input_reaches_accuracy_one(labelled):
+    x, labels = labelled
+    assert accuracy(labels[600:], fit_linear(x[:600], labels[:600], LinearFit()).predict(x[600:])) == 1.0
+    predicted = fit_networks(x[:600], labels[:600], QUICK, seeds=[0, 1]).predict(x[600:])
+    assert predicted.shape == (2, 300)
+    assert [accuracy(labels[600:], p) for p in predicted] == [1.0, 1.0]
+
+
+def test_a_probe_on_shuffled_labels_does_not_beat_the_majority_class(labelled):
+    x, labels = labelled
+    # A skewed distribution, so that the majority class is worth having.
+    shuffled = stream(0, "test", "shuffle").permutation(np.where(np.abs(labels) < 3, 0, labels))
+    majority = majority_share(shuffled[:600], shuffled[600:])
+    noise = 3 * np.sqrt(majority * (1 - majority) / 300)  # three standard errors of 300 answers
+    linear = fit_linear(x[:600], shuffled[:600], LinearFit()).predict(x[600:])
+    assert accuracy(shuffled[600:], linear) <= majority + noise
+    for predicted in fit_networks(x[:600], shuffled[:600], QUICK, seeds=[0, 1]).predict(x[600:]):
+        assert accuracy(shuffled[600:], predicted) <= majority + noise
+
+
+def test_networks_fitted_together_equal_networks_fitted_alone(labelled):
+    x, _ = labelled
+    few = NetworkFit(epochs=5, milestones=(3,), batch_size=100)
+    together = fit_networks(x, x[:, 0], few, seeds=[0, 5, 7])
+    for s, seed in enumerate([0, 5, 7]):
+        alone = fit_networks(x, x[:, 0], few, seeds=[seed])
+        assert together.predict(x)[s] == pytest.approx(alone.predict(x)[0], abs=ROUNDING)
+        assert together.losses[s] == pytest.approx(alone.losses[0], abs=ROUNDING)
+    assert np.abs(together.predict(x)[0] - together.predict(x)[1]).max() > 10 * ROUNDING
+
+
+def test_regression_recovers_a_linear_map_and_the_net_a_curved_one():
+    rng = stream(1, "test", "regression")
+    x = rng.normal(size=(800, 6)).astype(np.float32)
+    straight, curved = x @ np.arange(6) + 2.0, np.abs(x[:, 0])
+    linear = fit_linear(x, straight, LinearFit())
+    assert linear.predict(x) == pytest.approx(straight, abs=1e-3)
+    assert abs(pearson(curved, fit_linear(x, curved, LinearFit()).predict(x))) < 0.3
+    assert pearson(curved, fit_networks(x, curved, QUICK, seeds=[0]).predict(x)[0]) > 0.95
+
+
+def test_linear_fit_says_whether_it_converged(labelled):
+    x, labels = labelled
+    done = fit_linear(x, labels, LinearFit(max_iterations=500))
+    assert done.has_converged
+    assert 1 < done.n_iterations < 500
+    cut = fit_linear(x, labels, LinearFit(max_iterations=2))
+    assert not cut.has_converged
+    assert cut.n_iterations == 2
+
+
+@pytest.mark.parametrize("n_classes", [1, 2, 3])
+def test_linear_probe_predicts_what_scikit_learn_predicts(n_classes):
+    from sklearn.linear_model import LogisticRegression
+
+    rng = stream(2, "test", n_classes)
+    x = rng.normal(size=(300, 4)).astype(np.float32)
+    labels = np.digitize(x[:, 0] + 0.3 * rng.normal(size=300), [-0.5, 0.5][:n_classes - 1]) - 1
+    predicted = fit_linear(x, labels, LinearFit()).predict(x)
+    if n_classes == 1:
+        assert set(predicted) == set(labels)
+    else:
+        standardised = Standardisation.of(x)(x)
+        assert (predicted == LogisticRegression(max_iter=1000).fit(standardised, labels).predict(standardised)).all()
+
+
+def test_standardisation_gives_mean_zero_and_scale_one_and_keeps_constant_columns_finite():
+    x = np.column_stack([np.arange(10.0), np.full(10, 1234.567)]).astype(np.float32)
+    standardised = Standardisation.of(x)(x)
+    assert standardised[:, 0].mean() == pytest.approx(0, abs=1e-6)
+    assert standardised[:, 0].std() == pytest.approx(1, abs=1e-6)
+    assert standardised[:, 1] == pytest.approx(0, abs=1e-3)
+    assert standardised.dtype == np.float32
+
+
+def test_networks_are_repeatable(labelled):
+    x, labels = labelled
+    few = NetworkFit(epochs=3, milestones=(), batch_size=100)
+    first, second = (fit_networks(x, labels, few, seeds=[3]) for _ in range(2))
+    assert (first.weights == second.weights).all()
