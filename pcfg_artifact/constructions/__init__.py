@@ -1,0 +1,3 @@
+from pcfg_artifact.constructions.relative import RelativeInsideOutside
+
+__all__ = ["RelativeInsideOutside"]

@@ -1,0 +1,61 @@
+"""Sign rules: what becomes of the negative entries that a projection W^T W puts into probabilities.
+
+An attention head applies ReLU to its key but not to its query, so the paper's low-rank transformer does not compute
+the projected recursion as it is written.  Three readings, each the same for the algorithm and for the transformer:
+
+    clip      negative entries are set to 0 as soon as they are stored (a ReLU feed-forward part)
+    literal   they are stored, and vanish only where a value is used as a key
+    signed    they are kept everywhere (every head twice, once for each sign of its key)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from pcfg_artifact.errors import UsageError
+
+Values = TypeVar("Values")  # a NumPy array or a torch tensor
+
+
+@dataclass(frozen=True)
+class SignRule:
+    """Where negative values are clipped: when they are stored, and when they are used as a key.
+
+    Used as a key are: the left child in the inside recursion; in the outside recursion the parent (outside) where the
+    sibling is on the left, and the sibling (inside) where it is on the right.
+    """
+
+    name: str
+    clips_stored: bool
+    clips_keys: bool
+
+    def stored(self, values: Values) -> Values:
+        return values.clip(min=0) if self.clips_stored else values
+
+    def key(self, values: Values) -> Values:
+        return values.clip(min=0) if self.clips_keys else values
+
+
+clip = SignRule("clip", clips_stored=True, clips_keys=True)
+literal = SignRule("literal", clips_stored=False, clips_keys=True)
+signed = SignRule("signed", clips_stored=False, clips_keys=False)
+
+SIGN_RULES = {rule.name: rule for rule in (clip, literal, signed)}
+
+
+def sign_rule(name: str) -> SignRule:
+    if name not in SIGN_RULES:
+        raise UsageError(f"sign rule {name!r} is unknown; expected one of {', '.join(SIGN_RULES)}")
+    return SIGN_RULES[name]
+
+
+def transform_of_width(transforms: dict[int, np.ndarray], width: int) -> np.ndarray:
+    """W (k, n in-terminals) for spans of `width` words: the one learned for it, else for the nearest smaller width,
+    else for the smallest there is."""
+    if not transforms:
+        raise UsageError("no transform W was given; learn them from marginals first")
+    smaller = [known for known in transforms if known <= width]
+    return transforms[max(smaller) if smaller else min(transforms)]

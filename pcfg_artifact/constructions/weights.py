@@ -1,0 +1,161 @@
+"""The description of a constructed transformer's weights: blocks between named coordinates, for both back-ends.
+
+A layer computes, for every token i,   e_i + sum_h sum_j a^h_ij V_h e_j,   with the score a^h_ij of its theorem:
+
+    Theorem 3.1 (hard attention)       ReLU( e_j . Q_h e_i )                                   `HardHeads`
+    Theorem 3.2 (relative positions)   ReLU( K e_j + p_{j-i} - b_{j-i, layer} ) . Q_h e_i      `RelativeHeads`
+
+Every matrix here is a sum of blocks, and most blocks hold the same rule probabilities, so a block names its matrix
+instead of copying it.  Nothing below knows what a chart or a grammar is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+import numpy as np
+
+from pcfg_artifact.constructions.space import Space
+
+
+@dataclass(frozen=True, eq=False)
+class HeadMatrices:
+    """One (n_rows x n_columns) matrix for each of H heads, as a list of entries (head, row, column, value)."""
+
+    n_heads: int
+    n_rows: int
+    n_columns: int
+    head: np.ndarray
+    row: np.ndarray
+    column: np.ndarray
+    value: np.ndarray
+
+    @classmethod
+    def from_dense(cls, array: np.ndarray) -> HeadMatrices:
+        """From (H, rows, columns)."""
+        head, row, column = np.nonzero(array)
+        return cls(*array.shape, head, row, column, array[head, row, column])
+
+    def dense(self) -> np.ndarray:
+        array = np.zeros((self.n_heads, self.n_rows, self.n_columns))
+        np.add.at(array, (self.head, self.row, self.column), self.value)
+        return array
+
+    def transposed(self) -> HeadMatrices:
+        return HeadMatrices(self.n_heads, self.n_columns, self.n_rows, self.head, self.column, self.row, self.value)
+
+    def negated(self) -> HeadMatrices:
+        return HeadMatrices(self.n_heads, self.n_rows, self.n_columns, self.head, self.row, self.column, -self.value)
+
+    def mixed(self, weights: np.ndarray) -> HeadMatrices:
+        """Head r of the result is sum_h weights[r, h] * (head h); weights (k, H)."""
+        cells, cell = np.unique(self.row * self.n_columns + self.column, return_inverse=True)
+        table = np.zeros((self.n_heads, len(cells)))
+        np.add.at(table, (self.head, cell), self.value)
+        mixed = weights @ table
+        head, cell = np.nonzero(mixed)
+        row, column = np.divmod(cells[cell], self.n_columns)
+        return HeadMatrices(len(weights), self.n_rows, self.n_columns, head, row, column, mixed[head, cell])
+
+    def select(self, heads: slice) -> HeadMatrices:
+        """The heads of a contiguous range, renumbered from 0."""
+        start, stop, _ = heads.indices(self.n_heads)
+        kept = (self.head >= start) & (self.head < stop)
+        return HeadMatrices(stop - start, self.n_rows, self.n_columns, self.head[kept] - start,
+                            self.row[kept], self.column[kept], self.value[kept])
+
+
+@dataclass(frozen=True)
+class Key:
+    """A block of K: the key block `key` receives `scale` times the residual block `source`."""
+
+    key: Hashable
+    source: Hashable
+    scale: float = 1.0
+
+
+@dataclass(frozen=True)
+class Query:
+    """A block of every Q_h: rows are coordinates of the key, columns of the querying token's residual."""
+
+    key: Hashable
+    source: Hashable
+    matrices: HeadMatrices
+
+
+@dataclass(frozen=True)
+class Value:
+    """A block of every V_h = matrices_h @ read: `read` (m x source width) takes m numbers from the attended token,
+    `matrices` (H of target width x m) say where in the residual stream head h puts them."""
+
+    target: Hashable
+    matrices: HeadMatrices
+    source: Hashable
+    read: np.ndarray
+
+
+@dataclass(frozen=True)
+class HardHeads:
+    """Heads of Theorem 3.1.  `position` is their block between position one-hots: [key position, query position]."""
+
+    queries: tuple[Query, ...]
+    position: np.ndarray
+    values: tuple[Value, ...]
+
+    @property
+    def n_heads(self) -> int:
+        return self.values[0].matrices.n_heads
+
+
+@dataclass(frozen=True)
+class RelativeHeads:
+    """Heads of Theorem 3.2, with one K."""
+
+    keys: tuple[Key, ...]
+    queries: tuple[Query, ...]
+    values: tuple[Value, ...]
+
+    @property
+    def n_heads(self) -> int:
+        return self.values[0].matrices.n_heads
+
+
+@dataclass(frozen=True)
+class RelativePositions:
+    """The vectors p_t of Theorem 3.2, one for t = -max_shift .. max_shift: constant on every block of the key space.
+
+    table (2 max_shift + 1, n key blocks), columns in the order of `keys.names`.
+    """
+
+    keys: Space
+    table: np.ndarray
+
+    @property
+    def max_shift(self) -> int:
+        return len(self.table) // 2
+
+
+@dataclass(frozen=True)
+class LayerWeights:
+    """One layer.  `positions` and `bias` (2 max_shift + 1,), the b_{t, layer}, are None under hard attention.
+
+    `clipped` names residual blocks that the feed-forward part makes non-negative, x + ReLU(-x); none by default.
+    `computes` is a label for people: ("inside", width), ("root", None) or ("outside", width).
+    """
+
+    computes: tuple[str, int | None]
+    space: Space
+    heads: tuple[HardHeads, ...] | tuple[RelativeHeads, ...]
+    positions: RelativePositions | None = None
+    bias: np.ndarray | None = None
+    clipped: tuple[Hashable, ...] = ()
+
+    @property
+    def n_heads(self) -> int:
+        return sum(heads.n_heads for heads in self.heads)
+
+    def gates(self) -> np.ndarray:
+        """p_t - b_t for every shift t and key block: formed first, because it is exactly 0 on an open block, and
+        adding p to a tiny probability before taking b away would lose the probability."""
+        return self.positions.table - self.bias[:, None]
