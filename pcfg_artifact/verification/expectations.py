@@ -1,0 +1,166 @@
+"""What a run is expected to give: the paper's numbers, and what earlier runs of the same profile recorded."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pcfg_artifact.errors import CorruptArtifact, StageError
+from pcfg_artifact.verification.cells import Cell, Measured
+
+MINIMUM_SEEDS = 3
+
+# Tolerance = N_DEVIATIONS standard deviations, plus what rounding and another machine's arithmetic may change.
+# The deviation is the larger of the cell's own over its seeds and the root mean square of all cells of the same table
+# and unit: three seeds alone underestimate a third of all spreads by more than half.
+N_DEVIATIONS = 5.0
+FLOOR = {"percent": 0.02, "perplexity": 0.02, "fraction": 0.0005, "tokens": 0.002, "nats": 0.0005,
+         "count": 0.0, "bool": 0.0,
+         "relative_error": 1e-9}  # rounding errors near 1e-15: their size, not their value, is the finding
+OTHER_FLOOR = 1e-6
+
+
+@dataclass(frozen=True)
+class Expected:
+    """One number that the paper prints or that runs recorded.  Without a tolerance it is shown and not judged."""
+
+    cell: Cell
+    value: float
+    tolerance: float | None
+    reason: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What recorded runs found of one relation: `holds`, `fails` or `mixed` over the seeds, with its explanation."""
+
+    relation: str
+    outcome: str
+    by_seed: str
+    figures: str
+    explanation: str
+
+
+@dataclass(frozen=True)
+class Record:
+    """The recorded results of a profile, and what they are results of."""
+
+    profile: str
+    treebank: str  # hash of the treebank the runs used
+    config: str  # fingerprint of all stage configs, seeds left out
+    seeds: tuple[int, ...]
+    cells: dict[Cell, Expected]
+    outcomes: dict[str, Outcome]
+    units: dict[Cell, str] = field(default_factory=dict)
+    by_seed: dict[int, dict[Cell, float]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()  # header lines: one per seed with commit, versions and machine
+
+
+# ---- reading --------------------------------------------------------------------------------------------------------
+
+
+def parse_paper(rows: Sequence[Mapping[str, str]], where: str) -> dict[Cell, Expected]:
+    """The rows of one paper/*.csv."""
+    found: dict[Cell, Expected] = {}
+    for row in rows:
+        try:
+            cell = Cell(row["table"], row["row"], row["column"])
+            tolerance = float(row["tolerance"]) if row["tolerance"] else None
+            expected = Expected(cell, float(row["value"]), tolerance, row["reason"], row["source"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise CorruptArtifact(f"{where}: the row {dict(row)} is not an expectation ({error}); expected the columns "
+                                  f"table,row,column,value,tolerance,reason,source") from error
+        if cell in found:
+            raise CorruptArtifact(f"{where}: {cell} occurs twice; keep one")
+        if not row["reason"] or not row["source"]:
+            raise CorruptArtifact(f"{where}: {cell} has no reason or no source; every expectation says both")
+        if not math.isfinite(expected.value) or (tolerance is not None and not 0 <= tolerance < math.inf):
+            raise CorruptArtifact(f"{where}: {cell} has value {expected.value}, tolerance {tolerance}; "
+                                  f"expected finite numbers, tolerance not negative")
+        found[cell] = expected
+    return found
+
+
+HEADER = re.compile(r"# (treebank|config): (\S+)")
+NOTE = re.compile(r"# (seed \d+: .*)")
+
+
+def parse_record(profile: str, text: str, rows: Sequence[Mapping[str, str]],
+                 outcomes: Sequence[Mapping[str, str]]) -> Record:
+    """The files expected.csv (`text` for its header, `rows` for its cells) and outcomes.csv of one profile."""
+    where = f"expected_results/{profile}/expected.csv"
+    header = {match.group(1): match.group(2) for line in text.splitlines() if (match := HEADER.match(line))}
+    if set(header) != {"treebank", "config"} or not rows:
+        raise CorruptArtifact(f"{where} has no treebank or config line, or no rows; record the profile again")
+    seeds = tuple(int(name.removeprefix("seed_")) for name in rows[0] if name.startswith("seed_"))
+    cells, units, by_seed = {}, {}, {seed: {} for seed in seeds}
+    for row in rows:
+        cell = Cell(row["table"], row["row"], row["column"])
+        if cell in cells:
+            raise CorruptArtifact(f"{where}: {cell} occurs twice; record the profile again")
+        try:
+            cells[cell] = Expected(cell, float(row["value"]), float(row["tolerance"]),
+                                   f"mean of {len(seeds)} seeds", "recorded")
+            for seed in seeds:
+                by_seed[seed][cell] = float(row[f"seed_{seed}"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise CorruptArtifact(f"{where}: {cell} is damaged ({error}); record the profile again") from error
+        units[cell] = row["unit"]
+    known = {row["relation"]: Outcome(row["relation"], row["outcome"], row["by_seed"], row["figures"],
+                                      row["explanation"]) for row in outcomes}
+    notes = tuple(match.group(1) for line in text.splitlines() if (match := NOTE.match(line)))
+    return Record(profile, header["treebank"], header["config"], seeds, cells, known, units, by_seed, notes)
+
+
+# ---- recording ------------------------------------------------------------------------------------------------------
+
+
+def tolerances(by_seed: Mapping[int, Mapping[Cell, float]], units: Mapping[Cell, str]) -> dict[Cell, float]:
+    """The tolerance of every cell, from the spread over seeds (the rule above)."""
+    own: dict[Cell, float] = {}
+    pools: dict[tuple[str, str], list[float]] = {}
+    for cell, unit in units.items():
+        values = np.array([found[cell] for found in by_seed.values()])
+        own[cell] = float(values.std(ddof=1)) if len(values) > 1 and np.isfinite(values).all() else 0.0
+        pools.setdefault((cell.table, unit), []).append(own[cell])
+    pooled = {key: math.sqrt(sum(s * s for s in found) / len(found)) for key, found in pools.items()}
+    return {cell: N_DEVIATIONS * max(own[cell], pooled[(cell.table, unit)]) + FLOOR.get(unit, OTHER_FLOOR)
+            for cell, unit in units.items()}
+
+
+def add_seed(record: Record | None, profile: str, treebank: str, config: str, seed: int, measured: Measured,
+             note: str) -> Record:
+    """The record with one more seed; its cells and tolerances are computed anew, its outcomes are kept as they were."""
+    values = {cell: value.number for cell, value in measured.items()}
+    units = {cell: value.unit for cell, value in measured.items()}
+    by_seed = {} if record is None else dict(record.by_seed)
+    if record is not None:
+        for name, old, new in (("treebank", record.treebank, treebank), ("configuration", record.config, config)):
+            if old != new:
+                raise StageError(f"the record of {profile} is of another {name} ({old[:12]}, this run {new[:12]}); "
+                                 f"pass --fresh to begin a new record")
+        different = set(units) ^ set(record.units)
+        if different:
+            first = min(different)
+            raise StageError(f"seed {seed} and the recorded seeds do not measure the same cells: {len(different)} "
+                             f"differ, for example {first}; a stage must write the same cells for every seed "
+                             f"(or pass --fresh after a change of the code)")
+    by_seed[seed] = values
+    spread = tolerances(by_seed, units)
+    cells = {cell: Expected(cell, float(np.mean([found[cell] for found in by_seed.values()])), spread[cell],
+                            f"mean of {len(by_seed)} seeds", "recorded") for cell in units}
+    notes = (() if record is None else record.notes) + (f"seed {seed}: {note}",)
+    return Record(profile, treebank, config, tuple(sorted(by_seed)), cells, {} if record is None else record.outcomes,
+                  units, by_seed, notes)
+
+
+def summarise(relation: str, holds: Mapping[int, bool], figures: str, explanation: str) -> Outcome:
+    """The outcome of one relation over all seeds: a claim that fails for some seed does not count as holding."""
+    outcome = "holds" if all(holds.values()) else "mixed" if any(holds.values()) else "fails"
+    by_seed = " ".join(f"{seed}:{'holds' if held else 'fails'}" for seed, held in sorted(holds.items()))
+    return Outcome(relation, outcome, by_seed, figures, explanation)

@@ -1,0 +1,220 @@
+"""The judge: what passes, and everything that must not."""
+
+import dataclasses
+import math
+
+import pytest
+
+from pcfg_artifact.artifacts import Metric
+from pcfg_artifact.errors import CorruptArtifact, StageError
+from pcfg_artifact.verification.cells import Cell, Value, find_roles
+from pcfg_artifact.verification.comparison import Run, Verdict, judge, passed
+from pcfg_artifact.verification.expectations import (
+    FLOOR,
+    Outcome,
+    add_seed,
+    parse_paper,
+    summarise,
+    tolerances,
+)
+from pcfg_artifact.verification.relations import evaluate
+
+PAPER = Run("paper", "trees", "settings")
+SMOKE = Run("smoke", "trees", "settings")
+F1 = Cell("table4", "linear PTB sentence_f1", "A12L12")
+
+
+@pytest.fixture
+def record(make_rows, measure, relations):
+    """Three recorded seeds of the smoke profile; every claim held."""
+    found, by_seed = None, {}
+    for seed in range(3):
+        by_seed[seed] = measure(make_rows(seed, noise=0.2))
+        found = add_seed(found, "smoke", "trees", "settings", seed, by_seed[seed], "commit 0")
+    outcomes = {r.id: summarise(r.id, dict.fromkeys(by_seed, True), "", "") for r in relations}
+    return dataclasses.replace(found, outcomes=outcomes)
+
+
+def verdicts(judgements, against):
+    return {j.name: j.verdict for j in judgements if j.against == against}
+
+
+def replaced(measured, cell, number):
+    return {**measured, cell: Value(number, measured[cell].unit)}
+
+
+def test_the_papers_own_numbers_pass_at_paper_scale(rows, measure, paper, relations):
+    judgements = judge(PAPER, measure(rows), paper, None, relations)
+    assert passed(judgements)
+    numbers = verdicts(judgements, "paper")
+    assert sum(v == Verdict.MATCH for v in numbers.values()) == len(paper) - 4  # the four slips
+    assert all(v == Verdict.MATCH for v in verdicts(judgements, "relation").values())
+
+
+def test_a_planted_wrong_number_fails(rows, measure, paper, relations):
+    measured = replaced(measure(rows), F1, 63.0)
+    judgements = judge(PAPER, measured, paper, None, relations)
+    assert verdicts(judgements, "paper")[str(F1)] == Verdict.DIFFERS
+    assert not passed(judgements)
+
+
+def test_a_nan_fails(rows, measure, paper, relations):
+    judgements = judge(PAPER, replaced(measure(rows), F1, math.nan), paper, None, relations)
+    assert verdicts(judgements, "paper")[str(F1)] == Verdict.DIFFERS
+    assert verdicts(judgements, "relation")["small-models-worst-parsing"] == Verdict.DIFFERS
+    assert not passed(judgements)
+
+
+def test_a_missing_table_fails(rows, measure, paper, relations):
+    measured = measure([row for row in rows if row.table != "table8"])
+    judgements = judge(PAPER, measured, paper, None, relations)
+    assert verdicts(judgements, "paper")["table8 / linear control / l=2"] == Verdict.NOT_MEASURED
+    assert verdicts(judgements, "relation")["selectivity-marginals"] == Verdict.NOT_MEASURED
+    assert not passed(judgements)
+
+
+def test_nothing_measured_is_not_a_pass(paper, relations):
+    assert not passed(judge(PAPER, {}, paper, None, relations))
+    assert not passed(judge(SMOKE, {}, paper, None, []))
+
+
+def test_another_treebank_at_paper_scale_is_not_judged_against_the_paper(rows, measure, paper, relations):
+    measured = replaced(measure(rows), Cell("grammar", "train_trees", "vm"), 29_000)
+    judgements = judge(PAPER, measured, paper, None, relations)
+    assert set(verdicts(judgements, "paper").values()) == {Verdict.NOT_APPLICABLE}
+    assert all("29000" in j.reason for j in judgements if j.against == "paper")
+
+
+# ---- against a record -----------------------------------------------------------------------------------------------
+
+
+def test_a_recorded_profile_passes_on_a_new_seed(record, make_rows, measure, paper, relations):
+    judgements = judge(SMOKE, measure(make_rows(7, noise=0.2)), paper, record, relations)
+    assert passed(judgements)
+    assert set(verdicts(judgements, "record").values()) == {Verdict.MATCH}
+    assert set(verdicts(judgements, "paper").values()) == {Verdict.NOT_APPLICABLE}
+    scale = verdicts(judgements, "relation")
+    assert scale["layer-0-low"] == Verdict.NOT_APPLICABLE
+    assert scale["best-layer-beats-layer-0"] == Verdict.MATCH
+
+
+def test_wrong_missing_nan_and_extra_cells_each_fail(record, rows, measure, paper, relations):
+    measured = measure(rows)
+    extra = Cell("table4", "linear PTB sentence_f1", "A1L1")
+    cases = {
+        Verdict.DIFFERS: (F1, replaced(measured, F1, 80.0)),
+        Verdict.NOT_MEASURED: (F1, {c: v for c, v in measured.items() if c != F1}),
+        Verdict.NOT_EXPECTED: (extra, {**measured, extra: Value(50.0, "percent")}),
+    }
+    for verdict, (cell, changed) in cases.items():
+        judgements = judge(SMOKE, changed, paper, record, relations)
+        assert verdicts(judgements, "record")[str(cell)] == verdict
+        assert not passed(judgements)
+    judgements = judge(SMOKE, replaced(measured, F1, math.nan), paper, record, relations)
+    assert verdicts(judgements, "record")[str(F1)] == Verdict.DIFFERS
+
+
+def test_a_cell_that_was_always_undefined_is_known_and_is_not_a_match(make_rows, measure, relations, paper):
+    found = None
+    for seed in range(3):
+        measured = replaced(measure(make_rows(seed)), F1, math.nan)
+        found = add_seed(found, "smoke", "trees", "settings", seed, measured, "commit 0")
+    again = judge(SMOKE, measured, paper, found, [])
+    assert verdicts(again, "record")[str(F1)] == Verdict.AS_RECORDED
+    defined = judge(SMOKE, measure(make_rows(0)), paper, found, [])
+    assert verdicts(defined, "record")[str(F1)] == Verdict.DIFFERS
+
+
+@pytest.mark.parametrize("change", ["treebank", "config"])
+def test_another_record_does_not_apply_but_claims_are_judged(record, rows, measure, paper, relations, change):
+    other = dataclasses.replace(SMOKE, **{change: "other"})
+    judgements = judge(other, replaced(measure(rows), F1, 20.0), paper, record, relations)
+    assert set(verdicts(judgements, "record").values()) == {Verdict.NOT_APPLICABLE}
+    assert verdicts(judgements, "relation")["small-models-worst-parsing"] == Verdict.DIFFERS
+    assert not passed(judgements)
+
+
+def test_fewer_than_three_seeds_are_no_record(make_rows, measure, paper, relations):
+    found = None
+    for seed in range(2):
+        found = add_seed(found, "smoke", "trees", "settings", seed, measure(make_rows(seed)), "commit 0")
+    judgements = judge(SMOKE, measure(make_rows(0)), paper, found, relations)
+    assert set(verdicts(judgements, "record").values()) == {Verdict.NOT_APPLICABLE}
+
+
+@pytest.mark.parametrize(("recorded", "holds", "verdict"), [
+    ("holds", True, Verdict.MATCH),
+    ("holds", False, Verdict.DIFFERS),
+    ("fails", False, Verdict.AS_RECORDED),
+    ("fails", True, Verdict.DIFFERS),  # an unexplained success is a change too
+    ("mixed", True, Verdict.AS_RECORDED),
+    ("mixed", False, Verdict.AS_RECORDED),
+])
+def test_a_claim_is_judged_by_its_record(record, rows, measure, paper, relations, recorded, holds, verdict):
+    id_ = "attention-alike"
+    outcomes = {**record.outcomes, id_: Outcome(id_, recorded, "0:fails", "0.2", "too few heads")}
+    record = dataclasses.replace(record, outcomes=outcomes)
+    if not holds:
+        rows = [dataclasses.replace(r, value=10 - r.value) if r.row.startswith("A12L12 PTB L") else r for r in rows]
+    relation = next(r for r in relations if r.id == id_)
+    assert evaluate(relation, measure(rows), find_roles(measure(rows))).outcome == ("holds" if holds else "fails")
+    [judgement] = [j for j in judge(SMOKE, measure(rows), paper, record, [relation]) if j.name == id_]
+    assert judgement.verdict == verdict
+    if verdict == Verdict.AS_RECORDED:
+        assert "too few heads" in judgement.reason
+
+
+def test_a_recorded_claim_that_left_the_file_fails(record, rows, measure, paper, relations):
+    judgements = judge(SMOKE, measure(rows), paper, record, relations[1:])
+    assert verdicts(judgements, "relation")[relations[0].id] == Verdict.NOT_MEASURED
+    assert not passed(judgements)
+
+
+# ---- recording ------------------------------------------------------------------------------------------------------
+
+
+def test_tolerance_is_five_deviations_of_the_worse_of_cell_and_table_plus_the_floor():
+    quiet, loud = Cell("t", "a", "c"), Cell("t", "b", "c")
+    by_seed = {0: {quiet: 10.0, loud: 20.0}, 1: {quiet: 10.0, loud: 21.0}, 2: {quiet: 10.0, loud: 22.0}}
+    units = {quiet: "percent", loud: "percent"}
+    found = tolerances(by_seed, units)
+    assert found[loud] == pytest.approx(5 * 1.0 + FLOOR["percent"])
+    assert found[quiet] == pytest.approx(5 * math.sqrt(0.5) + FLOOR["percent"])
+
+
+def test_counts_that_never_vary_are_exact():
+    cell = Cell("grammar", "interminals", "vm")
+    assert tolerances({s: {cell: 71.0} for s in range(3)}, {cell: "count"})[cell] == 0.0
+
+
+def test_a_seed_that_measures_other_cells_is_refused(make_rows, measure):
+    first = add_seed(None, "smoke", "trees", "settings", 0, measure(make_rows(0)), "commit 0")
+    fewer = {c: v for c, v in measure(make_rows(1)).items() if c != F1}
+    with pytest.raises(StageError, match="do not measure the same cells: 1 differ, for example table4"):
+        add_seed(first, "smoke", "trees", "settings", 1, fewer, "commit 0")
+    with pytest.raises(StageError, match="of another treebank"):
+        add_seed(first, "smoke", "others", "settings", 1, measure(make_rows(1)), "commit 0")
+
+
+def test_a_claim_that_fails_for_one_seed_does_not_count_as_holding():
+    assert summarise("x", {0: True, 1: True, 2: False}, "", "").outcome == "mixed"
+    assert summarise("x", {0: False, 1: False}, "", "").outcome == "fails"
+    assert summarise("x", {0: True, 1: True}, "", "").by_seed == "0:holds 1:holds"
+
+
+def test_paper_rows_without_reason_or_with_a_repeated_cell_are_refused():
+    row = {"table": "t", "row": "r", "column": "c", "value": "1", "tolerance": "1", "reason": "why", "source": "here"}
+    with pytest.raises(CorruptArtifact, match="occurs twice"):
+        parse_paper([row, row], "t.csv")
+    with pytest.raises(CorruptArtifact, match="no reason"):
+        parse_paper([{**row, "reason": ""}], "t.csv")
+    with pytest.raises(CorruptArtifact, match="is not an expectation"):
+        parse_paper([{**row, "value": "about 3"}], "t.csv")
+
+
+def test_seeds_of_one_run_are_averaged_and_nan_stays_nan(measure):
+    rows = [Metric("t", "r", "c", 0, 1.0, 5, "percent"), Metric("t", "r", "c", 1, 2.0, 5, "percent"),
+            Metric("t", "r", "d", 0, math.nan, 5, "percent"), Metric("t", "r", "d", 1, 2.0, 5, "percent")]
+    measured = measure(rows)
+    assert measured[Cell("t", "r", "c")].number == 1.5
+    assert math.isnan(measured[Cell("t", "r", "d")].number)

@@ -1,0 +1,145 @@
+"""Each kind of relation on hand-made cells: it holds, it fails, it refuses what is missing or undefined."""
+
+import math
+
+import pytest
+
+from pcfg_artifact.errors import ConfigError
+from pcfg_artifact.verification.cells import Cell, Value, find_roles
+from pcfg_artifact.verification.relations import FAILS, HOLDS, INAPPLICABLE, MISSING, evaluate, parse_relations
+
+WORDS = {"id": "x", "claim": "c", "paper": "Table 1", "says": "s", "scale": "any", "reason": "r"}
+
+
+def cells(*triples):
+    return {Cell(table, row, column): Value(number, "percent") for table, row, column, number in triples}
+
+
+def outcome(measured, **fields):
+    [relation] = parse_relations([{**WORDS, **fields}])
+    return evaluate(relation, measured, find_roles(measured)).outcome
+
+
+def row(*numbers):
+    return cells(*(("t", "r", f"L{i}", number) for i, number in enumerate(numbers)))
+
+
+LINE = {"table": "t", "row": "r", "column": "L*"}
+
+
+@pytest.mark.parametrize(("numbers", "fields", "expected"), [
+    ((1, 2, 3), {"kind": "at_most", "cells": LINE, "bound": 3}, HOLDS),
+    ((1, 2, 3.1), {"kind": "at_most", "cells": LINE, "bound": 3}, FAILS),
+    ((1, math.nan), {"kind": "at_most", "cells": LINE, "bound": 3}, FAILS),
+    ((4, 5), {"kind": "at_least", "cells": LINE, "bound": 4}, HOLDS),
+    ((4, math.nan), {"kind": "at_least", "cells": LINE, "bound": 4}, FAILS),
+    ((4, 5), {"kind": "at_least", "cells": {**LINE, "pick": "min"}, "bound": 4.5}, FAILS),
+    ((4, 5), {"kind": "at_least", "cells": {**LINE, "pick": "sum"}, "bound": 9}, HOLDS),
+    ((1, 2, 2, 3), {"kind": "monotone", "cells": LINE}, HOLDS),
+    ((1, 3, 2), {"kind": "monotone", "cells": LINE}, FAILS),
+    ((1, 3, 2), {"kind": "monotone", "cells": LINE, "slack": 1}, HOLDS),
+    ((3, 2, 1), {"kind": "monotone", "cells": LINE, "direction": "falling"}, HOLDS),
+    ((1, math.nan, 3), {"kind": "monotone", "cells": LINE}, FAILS),
+    ((7,), {"kind": "monotone", "cells": LINE}, MISSING),
+    ((100, 102), {"kind": "spread_within", "cells": LINE, "percent": 3}, HOLDS),
+    ((100, 104), {"kind": "spread_within", "cells": LINE, "percent": 3}, FAILS),
+    ((100, math.nan), {"kind": "spread_within", "cells": LINE, "percent": 3}, FAILS),
+    ((100,), {"kind": "spread_within", "cells": LINE, "percent": 3}, INAPPLICABLE),
+    ((1, 3, 2, 4), {"kind": "rising_trend", "cells": LINE}, HOLDS),
+    ((4, 3, 2, 1), {"kind": "rising_trend", "cells": LINE}, FAILS),
+    ((5, 5, 5), {"kind": "rising_trend", "cells": LINE}, FAILS),
+    ((1, math.nan, 4), {"kind": "rising_trend", "cells": LINE}, FAILS),
+])
+def test_kinds_over_one_row(numbers, fields, expected):
+    assert outcome(row(*numbers), **fields) == expected
+
+
+def test_natural_order_puts_layer_ten_after_layer_two():
+    assert outcome(row(*range(12)), kind="monotone", cells=LINE) == HOLDS
+    assert outcome(row(*range(12)), kind="at_least", cells={**LINE, "pick": "last"}, bound=11) == HOLDS
+
+
+def test_below_compares_every_pair_with_its_margin():
+    measured = cells(("t", "a", "x", 1.0), ("t", "a", "y", 2.0), ("t", "b", "x", 12.0), ("t", "b", "y", 11.0))
+    both = {"lower": {"table": "t", "row": "a", "column": "*"}, "upper": {"table": "t", "row": "b", "column": "*"}}
+    assert outcome(measured, kind="below", margin=9, **both) == HOLDS
+    assert outcome(measured, kind="below", margin=9.5, **both) == FAILS
+    per_column = {side: {**selector, "column": "{c}"} for side, selector in both.items()}
+    assert outcome(measured, kind="below", margin=9, for_each={"c": ["x", "y"]}, **per_column) == HOLDS
+    assert outcome(measured, kind="below", margin=-20, lower=both["upper"], upper=both["lower"]) == HOLDS
+
+
+def test_same_order_wants_a_strict_order_on_both_sides():
+    def one(name):
+        return {"table": "t", "row": name, "column": "x"}
+
+    fields = {"kind": "same_order", "first": [one("a"), one("b")], "second": [one("c"), one("d")]}
+
+    def measured(*numbers):
+        return cells(*(("t", name, "x", n) for name, n in zip("abcd", numbers, strict=True)))
+
+    assert outcome(measured(1, 2, 30, 40), **fields) == HOLDS
+    assert outcome(measured(1, 2, 40, 30), **fields) == FAILS
+    assert outcome(measured(1, 2, 30, 30), **fields) == FAILS
+    assert outcome(measured(1, math.nan, 30, 40), **fields) == FAILS
+
+
+def test_alike_is_a_correlation_of_matched_cells():
+    measured = cells(*(("t", "a", f"h{i}", i) for i in range(4)), *(("t", "b", f"h{i}", 2 * i + 1) for i in range(4)))
+    fields = {"kind": "alike", "bound": 0.9, "first": {"table": "t", "row": "a", "column": "*"},
+              "second": {"table": "t", "row": "b", "column": "*"}}
+    assert outcome(measured, **fields) == HOLDS
+    assert outcome({**measured, Cell("t", "b", "h3"): Value(-9.0, "percent")}, **fields) == FAILS
+    assert outcome({c: v for c, v in measured.items() if c != Cell("t", "b", "h3")}, **fields) == MISSING
+
+
+def test_a_selector_without_cells_is_missing_even_when_others_have_some():
+    some = {"table": "t", "row": ["r", "absent"], "column": "L*"}
+    assert outcome(row(1, 2), kind="at_most", cells=some, bound=5) == MISSING
+    assert outcome({}, kind="at_most", cells=LINE, bound=5) == MISSING
+    assert outcome(row(1, 2), kind="at_most", cells={**LINE, "row": "{base}"}, bound=5) == MISSING
+
+
+def test_roles_are_resolved_from_the_rows_and_absent_roles_do_not_apply():
+    measured = cells(*(("table3", model, "validation_perplexity", p) for model, p in
+                       (("A2L1", 30.0), ("A2L2", 20.0), ("A2L4", 19.0))))
+    roles = find_roles(measured)
+    assert (roles.base, roles.fewest_layers, roles.fewest_heads) == ("A2L4", "A2L1", None)
+    worst = {"kind": "below", "lower": {"table": "table3", "row": "{others}", "column": "*"},
+             "upper": {"table": "table3", "row": "{small}", "column": "*"}}
+    assert outcome(measured, **worst) == HOLDS
+    narrow = {"kind": "at_most", "bound": 50, "cells": {"table": "table3", "row": "{fewest_heads}", "column": "*"}}
+    assert outcome(measured, **narrow) == INAPPLICABLE
+    deep = {"kind": "at_most", "bound": 50, "needs_layers": 5, "cells": {"table": "table3", "row": "*", "column": "*"}}
+    assert outcome(measured, **deep) == INAPPLICABLE
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    ({"kind": "python"}, "unknown kind 'python'"),
+    ({"bound": None}, "bound is None, expected a number"),
+    ({"bound": math.nan}, "expected a number"),
+    ({"extra": 1}, "unknown keys"),
+    ({"scale": "smoke"}, "expected any or paper"),
+    ({"says": ""}, "says is missing"),
+    ({"cells": {"table": "t", "row": "r"}}, "must have table, row, column"),
+    ({"cells": {**LINE, "pick": "median"}}, "unknown pick 'median'"),
+])
+def test_what_is_not_a_relation_is_refused_by_name(change, message):
+    with pytest.raises(ConfigError, match=message):
+        parse_relations([{**WORDS, "kind": "at_most", "cells": LINE, "bound": 1, **change}])
+
+
+def test_an_unknown_variable_and_a_repeated_id_are_refused():
+    with pytest.raises(ConfigError, match="neither a variable nor a role"):
+        outcome({**row(1), **cells(("table3", "A1L1", "p", 1.0))}, kind="at_most", bound=1,
+                cells={**LINE, "row": "{nobody}"})
+    item = {**WORDS, "kind": "at_most", "cells": LINE, "bound": 1}
+    with pytest.raises(ConfigError, match="occurs twice"):
+        parse_relations([item, item])
+
+
+def test_an_attribute_of_an_object_cannot_be_reached_through_a_pattern():
+    measured = {**row(1), **cells(("table3", "A1L1", "p", 1.0))}
+    for pattern in ("{base.__class__}", "{roles[0]}", "{0}"):
+        with pytest.raises(ConfigError, match="neither a variable nor a role"):
+            outcome(measured, kind="at_most", bound=1, cells={**LINE, "row": pattern})
