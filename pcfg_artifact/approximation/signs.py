@@ -46,7 +46,7 @@ signed = SignRule("signed", clips_stored=False, clips_keys=False)
 SIGN_RULES = {rule.name: rule for rule in (clip, literal, signed)}
 
 
-def sign_rule(name: str) -> SignRule:
+def rule_named(name: str) -> SignRule:
     if name not in SIGN_RULES:
         raise UsageError(f"sign rule {name!r} is unknown; expected one of {', '.join(SIGN_RULES)}")
     return SIGN_RULES[name]

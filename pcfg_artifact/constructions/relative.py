@@ -21,7 +21,12 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from pcfg_artifact.constructions.rules import inside_matrices, left_sibling_matrices, right_sibling_matrices
+from pcfg_artifact.constructions.rules import (
+    inside_matrices,
+    left_sibling_matrices,
+    outside_symbols,
+    right_sibling_matrices,
+)
 from pcfg_artifact.constructions.space import Space
 from pcfg_artifact.constructions.transformer import BOUND, ConstructedTransformer, Plan, Readout
 from pcfg_artifact.constructions.weights import (
@@ -32,6 +37,8 @@ from pcfg_artifact.constructions.weights import (
     RelativeHeads,
     RelativePositions,
     Value,
+    one_head,
+    unit_columns,
 )
 from pcfg_artifact.grammar import PCFG
 
@@ -53,11 +60,10 @@ class RelativeInsideOutside(ConstructedTransformer):
 def relative_plan(grammar: PCFG, max_length: int, *, typed: bool = True, bound: float = BOUND) -> Plan:
     """All weights of Theorem 3.2, layer by layer in the order of the argument."""
     L, n = max_length, grammar.n_nonterminals
-    everything = np.arange(n)
-    interminals, preterminals = everything[:grammar.n_interminals], everything[grammar.n_interminals:]
+    everything, interminals = np.arange(n), np.arange(grammar.n_interminals)
+    wide, narrow = outside_symbols(grammar, typed)
     space = Space([*((("inside", l), n) for l in range(L)), *((("outside", l), n) for l in range(L)), ("constant", 1)])
     positions = relative_positions(L, n, bound)
-    wide, narrow = (interminals, preterminals) if typed else (everything, everything)
     roots = [np.where(np.isin(everything, narrow if l == 0 else wide), grammar.root, 0.0) for l in range(L)]
 
     rules = inside_matrices(grammar, interminals, everything, everything)
@@ -158,13 +164,3 @@ def root_layer(space: Space, positions: RelativePositions, roots: list[np.ndarra
 def mark(space: Space, i: int) -> int:
     """The coordinate that is 1 in the embedding of word i (1-based) until layer L."""
     return space["outside", i - 1].start
-
-
-def one_head(matrix: np.ndarray) -> HeadMatrices:
-    return HeadMatrices.from_dense(matrix[None])
-
-
-def unit_columns(rows: np.ndarray, n_rows: int) -> HeadMatrices:
-    """u_A for every head: head h writes to coordinate rows[h] of a block of n_rows."""
-    heads = np.arange(len(rows))
-    return HeadMatrices(len(rows), n_rows, 1, heads, rows, np.zeros_like(heads), np.ones(len(rows)))

@@ -41,3 +41,11 @@ def left_sibling_matrices(grammar: PCFG, children: np.ndarray, parents: np.ndarr
 def right_sibling_matrices(grammar: PCFG, children: np.ndarray, right: np.ndarray, parents: np.ndarray) -> HeadMatrices:
     """For A a left child: Pr[B -> A C], row = its right sibling C, column = parent B."""
     return rule_matrices(grammar, head=("left", children), row=("right", right), column=("parent", parents))
+
+
+def outside_symbols(grammar: PCFG, typed: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Symbols whose outside probabilities are computed: on spans of two words and more, and on single words."""
+    everything = np.arange(grammar.n_nonterminals)
+    if not typed:
+        return everything, everything
+    return everything[:grammar.n_interminals], everything[grammar.n_interminals:]

@@ -66,6 +66,16 @@ class HeadMatrices:
                             self.row[kept], self.column[kept], self.value[kept])
 
 
+def one_head(matrix: np.ndarray) -> HeadMatrices:
+    return HeadMatrices.from_dense(matrix[None])
+
+
+def unit_columns(rows: np.ndarray, n_rows: int) -> HeadMatrices:
+    """u_A for every head: head h writes to coordinate rows[h] of a block of n_rows."""
+    heads = np.arange(len(rows))
+    return HeadMatrices(len(rows), n_rows, 1, heads, rows, np.zeros_like(heads), np.ones(len(rows)))
+
+
 @dataclass(frozen=True)
 class Key:
     """A block of K: the key block `key` receives `scale` times the residual block `source`."""

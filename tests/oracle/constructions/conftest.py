@@ -62,6 +62,56 @@ def _textbook(grammar: PCFG, sentence, *, typed: bool = True, leaves=None):
     return alpha, beta
 
 
+def _textbook_approximate(grammar: PCFG, sentence, interminals, preterminals, transforms=None, rule="clip"):
+    """Few non-terminals, projected by W+ W where transforms are given, with one of the three sign rules."""
+    length, n_i = len(sentence), grammar.n_interminals
+    rules = np.zeros((grammar.n_nonterminals,) * 3)
+    rules[tuple(grammar.binary.T)] = grammar.binary_prob
+    emission = np.zeros((grammar.n_nonterminals, grammar.n_words))
+    emission[tuple(grammar.lexical.T)] = grammar.lexical_prob
+    parents = rules[interminals]
+    alpha, beta = np.zeros((2, length + 1, length + 1, grammar.n_nonterminals))
+
+    def key(x):
+        return np.maximum(x, 0) if rule == "literal" else x
+
+    def store(x, width):
+        if transforms is not None:
+            w = transforms[max(known for known in transforms if known <= width)]
+            x = np.linalg.pinv(w) @ (w @ x)
+            x = np.maximum(x, 0) if rule == "clip" else x
+        return x
+
+    for i, word in enumerate(sentence):
+        alpha[i, i + 1] = emission[:, grammar.word_index[word]]
+    for width in range(2, length + 1):
+        for i in range(length - width + 1):
+            j = i + width
+            total = sum(np.einsum("abc,b,c->a", parents, key(alpha[i, k]), alpha[k, j]) for k in range(i + 1, j))
+            alpha[i, j, interminals] = store(total, width)
+    beta[0, length, interminals] = grammar.root[interminals] if length > 1 else 0
+    for width in range(length - 1, 0, -1):
+        symbols = interminals if width > 1 else preterminals
+        for i in range(length - width + 1):
+            j = i + width
+            total = np.zeros(grammar.n_nonterminals)
+            for k in range(i):
+                total += np.einsum("bca,c,b->a", parents, alpha[k, i], key(beta[k, j, interminals]))
+            for k in range(j + 1, length + 1):
+                total += np.einsum("bac,c,b->a", parents, key(alpha[j, k]), beta[i, k, interminals])
+            beta[i, j, symbols] = store(total[symbols], width) if width > 1 else total[symbols]
+    children = np.unique(grammar.binary[np.isin(grammar.binary[:, 0], interminals), 1:])
+    for i in range(length):  # the model keeps the leaves of Pc only
+        alpha[i, i + 1, np.setdiff1d(np.arange(n_i, grammar.n_nonterminals), children)] = 0
+    return alpha, beta
+
+
+def _spanwise_error(found: np.ndarray, expected: np.ndarray) -> float:
+    """Largest over spans of max |found - expected| / max |expected|: entries that W+ W nearly cancels have no digits."""
+    error, size = np.abs(found - expected).max(axis=-1), np.abs(expected).max(axis=-1)
+    return np.inf if (error[size == 0] > 0).any() else float(np.max(error[size > 0] / size[size > 0], initial=0.0))
+
+
 def _relative_error(found: np.ndarray, expected: np.ndarray) -> float:
     """Largest |found - expected| / expected; infinite if a zero is not exactly zero."""
     if not (found[expected == 0] == 0).all():
@@ -77,6 +127,24 @@ def random_grammar():
 @pytest.fixture
 def textbook():
     return _textbook
+
+
+@pytest.fixture
+def textbook_approximate():
+    return _textbook_approximate
+
+
+@pytest.fixture
+def spanwise_error():
+    return _spanwise_error
+
+
+@pytest.fixture
+def random_transforms():
+    def draw(seed: int, rank: int, n: int, widths) -> dict[int, np.ndarray]:
+        rng = np.random.default_rng([seed, rank])
+        return {width: np.linalg.qr(rng.normal(size=(n, rank)) + 1.0)[0].T for width in widths}
+    return draw
 
 
 @pytest.fixture

@@ -1,0 +1,192 @@
+"""The approximate models: few non-terminals, and a low-rank transform of their probabilities.
+
+Only the in-terminals I~ and, on single words, the pre-terminals P~ are computed; a word's inside probabilities are kept
+for Pc, the pre-terminals that occur under I~.  Tokens, marks and the argument are those of Theorem 3.2 (relative.py);
+its blocks now have two widths, |Pc| for single words and |I~| for the rest, and one p_t over equal blocks cannot gate
+them.  The key therefore has its own space:
+
+    ("F", s)   s = 0 .. L-2, |I~| wide: opened at t = -s-1
+    ("G", s)   s = 1 .. L-1, |I~| wide: opened at t = s+1
+    "Z"        |Pc| wide: a single word as the child or sibling in the key, needed at exactly one t in each layer
+
+p_t is M on the F or G that it opens, -M on the others and 0 on Z.  b_t is M at the shifts where an F or G should pass
+(M - M = 0, the rest -2M, Z -M), 0 at the one shift where Z should pass (Z 0, the rest -M), 2M at shifts that see
+nothing.  At the shift of Z the block with p_t = M has no key in that layer: its rows of Q are 0, what it holds is lost.
+
+Low rank: the |I~| heads of a layer become k, head r with Q = sum_A W[r,A] Q_A and the target sum_A W+[A,r] u_A: the
+stream then holds W+ W a instead of a, with no further layer and no further dimension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+
+from pcfg_artifact.approximation.restriction import select_symbols
+from pcfg_artifact.approximation.signs import SignRule, rule_named, transform_of_width
+from pcfg_artifact.constructions.relative import mark, root_layer
+from pcfg_artifact.constructions.rules import inside_matrices, left_sibling_matrices, right_sibling_matrices
+from pcfg_artifact.constructions.space import Space
+from pcfg_artifact.constructions.transformer import BOUND, ConstructedTransformer, Plan, Readout
+from pcfg_artifact.constructions.weights import (
+    HeadMatrices,
+    Key,
+    LayerWeights,
+    Query,
+    RelativeHeads,
+    RelativePositions,
+    Value,
+    unit_columns,
+)
+from pcfg_artifact.errors import UsageError
+from pcfg_artifact.grammar import PCFG
+
+
+class ApproximateInsideOutside(ConstructedTransformer):
+    """Inside-Outside over the most frequent symbols; with `rank`, through transforms W of that rank.
+
+    transforms: {width: W (rank, |I~|)}, columns in the order of `select_symbols`; a missing width uses the nearest
+    smaller one.  rank=None computes the few non-terminals themselves.  sign_rule: see approximation/signs.py.
+    """
+
+    def __init__(self, grammar: PCFG, max_length: int = 25, n_interminals: int = 20, n_preterminals: int = 45,
+                 rank: int | None = 15, sign_rule: str = "clip", transforms: Mapping[int, np.ndarray] | None = None, *,
+                 bound: float = BOUND, backend: str = "auto", dtype: torch.dtype = torch.float64,
+                 rescale: bool = False) -> None:
+        interminals, preterminals = select_symbols(grammar, n_interminals, n_preterminals)
+        if rank is not None and not 1 <= rank <= len(interminals):
+            raise UsageError(f"rank {rank} does not fit {len(interminals)} in-terminals; expected 1 to "
+                             f"{len(interminals)}, or None for no projection")
+        if rank == len(interminals):
+            rank = None  # W+ W is the identity; computing it would only add rounding noise
+        if rank is not None and transforms is None:
+            raise UsageError(f"rank {rank} needs transforms, {{width: W ({rank}, {len(interminals)})}}")
+        for width, transform in (transforms or {}).items() if rank is not None else ():
+            if np.shape(transform) != (rank, len(interminals)):
+                raise UsageError(f"the transform of width {width} has shape {np.shape(transform)}, "
+                                 f"expected {(rank, len(interminals))}")
+        plan = approximate_plan(grammar, max_length, interminals, preterminals, None if rank is None else transforms,
+                                rule_named(sign_rule), bound)
+        super().__init__(grammar, max_length, plan, backend=backend, dtype=dtype, rescale=rescale)
+        self.interminals, self.preterminals, self.rank = interminals, preterminals, rank
+
+
+def approximate_plan(grammar: PCFG, max_length: int, interminals: np.ndarray, preterminals: np.ndarray,
+                     transforms: Mapping[int, np.ndarray] | None, rule: SignRule, bound: float = BOUND) -> Plan:
+    """All weights, layer by layer: L-1 inside, one for the root, L-2 outside, ceil(|P~|/H) for single words."""
+    L = max_length
+    leaves = leaf_symbols(grammar, interminals)
+    symbols = [leaves] + [interminals] * (L - 1)  # of the inside block of every offset
+    space = Space([*((("inside", l), len(symbols[l])) for l in range(L)),
+                   *((("outside", l), len(interminals)) for l in range(1, L)), (("outside", 0), len(preterminals)),
+                   ("constant", 1)])
+    positions = approximate_positions(L, len(interminals), len(leaves), bound)
+    roots = [np.zeros(len(preterminals))] + [grammar.root[interminals]] * (L - 1)  # cut to I~, not renormalised
+
+    projected = None if transforms is None else [None] + [transform_of_width(transforms, l + 1) for l in range(1, L)]
+    layers = []
+    for l in range(1, L):
+        heads = inside_heads(grammar, l, interminals, symbols)
+        layers.append(layer_of(space, positions, l, heads, ("inside", l), inside_bias(L, l, bound), projected, rule))
+    layers.append(root_layer(space, positions, roots))
+    for l in range(L - 2, 0, -1):
+        heads = outside_heads(grammar, l, L, interminals, interminals, symbols)
+        layers.append(layer_of(space, positions, l, heads, ("outside", l), outside_bias(L, l, bound), projected, rule))
+    # single words: as many heads as the other layers have, so in several layers; none of them reads what they write
+    n_heads = len(interminals) if transforms is None else len(next(iter(transforms.values())))
+    for first in range(0, len(preterminals) if L > 1 else 0, n_heads):
+        chunk = slice(first, min(first + n_heads, len(preterminals)))
+        heads = outside_heads(grammar, 0, L, preterminals[chunk], interminals, symbols)
+        layers.append(layer_of(space, positions, 0, heads, ("outside", 0), outside_bias(L, 0, bound), projected, rule,
+                               writes=unit_columns(np.arange(len(preterminals))[chunk], len(preterminals))))
+    constant = space["constant"].start
+    return Plan(
+        space=space, layers=tuple(layers), leaf_blocks=(("inside", 0),), leaf_symbols=leaves,
+        position_rows=((constant,), *((constant, mark(space, i)) for i in range(1, L + 1))),
+        inside=Readout(tuple(("inside", l) for l in range(L)), tuple(symbols), row=lambda i, j: j),
+        outside=Readout(tuple(("outside", l) for l in range(L)), (preterminals, *symbols[1:]), row=lambda i, j: i),
+        n_before=1, n_after=0)
+
+
+def leaf_symbols(grammar: PCFG, interminals: np.ndarray) -> np.ndarray:
+    """Pc: ids of the pre-terminals that occur as a child in some rule of the in-terminals."""
+    children = np.unique(grammar.binary[np.isin(grammar.binary[:, 0], interminals), 1:])
+    return children[children >= grammar.n_interminals]
+
+
+def approximate_positions(L: int, n_interminals: int, n_leaves: int, bound: float) -> RelativePositions:
+    keys = Space([*((("F", s), n_interminals) for s in range(L - 1)), *((("G", s), n_interminals) for s in range(1, L)),
+                  ("Z", n_leaves), ("constant", 1)])
+    table = np.zeros((2 * L + 1, len(keys.names)))
+    for column, name in enumerate(keys.names):
+        if name not in ("Z", "constant"):
+            kind, s = name
+            table[:, column] = -bound
+            table[L + (-s - 1 if kind == "F" else s + 1), column] = bound
+    return RelativePositions(keys, table)
+
+
+def inside_bias(L: int, l: int, bound: float) -> np.ndarray:
+    """Pass I~ as left child at -l < t < 0, a single word as left child at t = -l."""
+    t = np.arange(-L, L + 1)
+    return np.select([t == -l, (t > -l) & (t < 0)], [0.0, bound], 2 * bound)
+
+
+def outside_bias(L: int, l: int, bound: float) -> np.ndarray:
+    """Pass parents at t < 0 and right siblings at t > l+2; a single word as right sibling at t = l+2."""
+    t = np.arange(-L, L + 1)
+    return np.select([t == l + 2, (t < 0) | (t > l + 2)], [0.0, bound], 2 * bound)
+
+
+KeysAndQueries = tuple[tuple[Key, ...], tuple[Query, ...]]
+
+
+def inside_heads(grammar: PCFG, l: int, interminals: np.ndarray, symbols: list[np.ndarray]) -> KeysAndQueries:
+    """K and Q of layer l for every A in I~; as in Theorem 3.2, except that a left child of one word is keyed in Z."""
+    key_of = {s: ("F", s) if s < l - 1 else "Z" for s in range(l)}  # s: offset of the right child
+    keys = tuple(Key(key_of[s], ("inside", l - 1 - s)) for s in range(l))
+    matrices: dict[tuple[bool, bool], HeadMatrices] = {}
+    queries = []
+    for s in range(l):
+        kinds = (s == l - 1, s == 0)  # is the left child a word, is the right child
+        if kinds not in matrices:
+            matrices[kinds] = inside_matrices(grammar, interminals, symbols[l - 1 - s], symbols[s])
+        queries.append(Query(key_of[s], ("inside", s), matrices[kinds]))
+    return keys, tuple(queries)
+
+
+def outside_heads(grammar: PCFG, l: int, L: int, children: np.ndarray, parents: np.ndarray,
+                  symbols: list[np.ndarray]) -> KeysAndQueries:
+    """K and Q of the layer for offset l and every A in `children`; m is the offset of the sibling."""
+    siblings = range(L - l - 1)
+    right_key = {m: ("G", l + 1 + m) if m > 0 else "Z" for m in siblings}
+    left = [left_sibling_matrices(grammar, children, parents, symbols[m]) for m in siblings[:2]]
+    right = [right_sibling_matrices(grammar, children, symbols[m], parents) for m in siblings[:2]]
+    keys = (*(Key(("F", m), ("outside", l + 1 + m)) for m in siblings),
+            *(Key(right_key[m], ("inside", m)) for m in siblings))
+    queries = (*(Query(("F", m), ("inside", m), left[min(m, 1)]) for m in siblings),
+               *(Query(right_key[m], ("outside", l + 1 + m), right[min(m, 1)]) for m in siblings))
+    return keys, queries
+
+
+def layer_of(space: Space, positions: RelativePositions, l: int, heads: KeysAndQueries, target: tuple[str, int],
+             bias: np.ndarray, projected: list | None, rule: SignRule, writes: HeadMatrices | None = None
+             ) -> LayerWeights:
+    """The layer that writes `target`: heads mixed by W of its offset where there is one, and its sign rule."""
+    keys, queries = heads
+    transform = projected[l] if projected is not None else None
+    if transform is not None:
+        mixed = {id(q.matrices): q.matrices.mixed(transform) for q in queries}
+        queries = tuple(Query(q.key, q.source, mixed[id(q.matrices)]) for q in queries)
+        writes = HeadMatrices.from_dense(np.linalg.pinv(transform).T[:, :, None])
+    elif writes is None:
+        writes = unit_columns(np.arange(space.width(target)), space.width(target))
+    one = np.ones((1, 1))
+    groups = [RelativeHeads(keys, queries, (Value(target, writes, "constant", one),))]
+    if projected is not None and not rule.clips_keys:  # ReLU(x) - ReLU(-x) = x
+        negative = tuple(Key(k.key, k.source, -k.scale) for k in keys)
+        groups.append(RelativeHeads(negative, queries, (Value(target, writes.negated(), "constant", one),)))
+    return LayerWeights((target[0], l + 1), space, tuple(groups), positions, bias,
+                        clipped=(target,) if transform is not None and rule.clips_stored else ())
