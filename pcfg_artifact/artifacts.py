@@ -402,15 +402,15 @@ def begin(folder: Path, mark: str) -> StageDir:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / MANIFEST).unlink(missing_ok=True)
         started = folder / STARTED
-        present = [entry for entry in folder.iterdir() if entry.name != LOCK]
+        for stale in folder.rglob(f"{TEMPORARY}*"):
+            stale.unlink(missing_ok=True)
+        present = [entry for entry in folder.iterdir() if entry.name not in (LOCK, STARTED)]
         if present and not started.is_file():
             raise UsageError(f"{folder} already holds files that no run of ours wrote (for example "
                              f"{present[0].name}); choose an empty folder for --out")
         if present and started.read_text(encoding="utf-8").strip() != mark:
             for entry in present:
                 shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
-        for stale in folder.rglob(f"{TEMPORARY}*"):
-            stale.unlink(missing_ok=True)
     except OSError as error:
         raise StageError(f"cannot use {folder}: {error.strerror or error}; choose another --out") from error
     write_text(started, mark + "\n")

@@ -1,0 +1,136 @@
+import errno
+import os
+import resource
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from pcfg_artifact import artifacts
+from pcfg_artifact.artifacts import Manifest, Metric, Ragged, RaggedWriter
+from pcfg_artifact.errors import CorruptArtifact, StageError, UsageError
+
+
+def metric(**changes):
+    return Metric(**{"table": "t", "row": "r", "column": "c", "seed": 0, "value": 1.0, "n": 1, "unit": "x"} | changes)
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_temporary_one(tmp_path):
+    artifacts.write_text(tmp_path / "a.txt", "old")
+    def fail_halfway():
+        with artifacts.atomic_open(tmp_path / "a.txt") as file:
+            file.write(b"half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail_halfway()
+    assert (tmp_path / "a.txt").read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_a_full_disk_is_a_clear_error_and_nothing_half_written_stays(tmp_path, monkeypatch):
+    def no_space(_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", no_space)
+    with pytest.raises(StageError, match="No space left on device; free space"):
+        artifacts.write_array(tmp_path / "x.npy", np.zeros(3))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_size_limit_stops_a_streamed_write_cleanly(tmp_path):
+    code = ("import sys, resource, signal, numpy as np\nfrom pathlib import Path\n"
+            "from pcfg_artifact.artifacts import Ragged, RaggedWriter\n"
+            "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+            "resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))\n"
+            "with RaggedWriter(Path(sys.argv[1]) / 'x', np.int64) as writer:\n"
+            "    for _ in range(100): writer.append(Ragged(np.zeros(1000, np.int64), np.array([0, 1000])))\n")
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "StageError: cannot write" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ragged_writer_writes_what_numpy_reads(tmp_path):
+    rows = [np.arange(k) for k in (3, 0, 5, 1)]
+    with RaggedWriter(tmp_path / "x", np.uint16) as writer:
+        writer.append(Ragged.from_rows(rows[:2]))
+        writer.append(Ragged.from_rows(rows[2:]))
+    read = artifacts.Folder(tmp_path).ragged("x", memory_map=True)
+    assert read.values.dtype == np.uint16
+    assert [row.tolist() for row in read.rows()] == [row.tolist() for row in rows]
+
+
+def test_metrics_round_trip_exactly_and_comments_are_allowed(tmp_path):
+    rows = [metric(value=1 / 3), metric(column="d", value=float("nan")), metric(seed=1, value=1e-300)]
+    artifacts.write_metrics(tmp_path / "metrics.csv", rows)
+    text = (tmp_path / "metrics.csv").read_text()
+    (tmp_path / "metrics.csv").write_text("# a comment\n" + text)
+    read = artifacts.read_metrics(tmp_path / "metrics.csv")
+    assert read[0] == rows[0]
+    assert np.isnan(read[1].value)
+    assert read[2] == rows[2]
+
+
+def test_a_cell_measured_twice_is_an_error(tmp_path):
+    with pytest.raises(StageError, match="measured twice"):
+        artifacts.write_metrics(tmp_path / "metrics.csv", [metric(), metric(value=2.0)])
+
+
+def test_a_metrics_file_with_other_columns_is_refused(tmp_path):
+    (tmp_path / "metrics.csv").write_text("table,row\nx,y\n")
+    with pytest.raises(CorruptArtifact, match="expected the columns table,row,column"):
+        artifacts.read_metrics(tmp_path / "metrics.csv")
+
+
+def test_a_changed_or_missing_output_is_found(tmp_path):
+    (tmp_path / "x").write_text("one")
+    manifest = Manifest("s", "f", {}, {}, {"x": artifacts.sha256(tmp_path / "x")})
+    manifest.verify(tmp_path)
+    (tmp_path / "x").write_text("two")
+    with pytest.raises(CorruptArtifact, match="SHA-256"):
+        manifest.verify(tmp_path)
+    (tmp_path / "x").unlink()
+    with pytest.raises(CorruptArtifact, match="missing"):
+        manifest.verify(tmp_path)
+
+
+def test_begin_keeps_equal_work_wipes_other_work_and_refuses_foreign_files(tmp_path):
+    folder = artifacts.begin(tmp_path / "s", "one")
+    folder.write_text("kept.txt", "x")
+    assert artifacts.begin(tmp_path / "s", "one").has("kept.txt")
+    assert not artifacts.begin(tmp_path / "s", "two").has("kept.txt")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("")
+    with pytest.raises(UsageError, match="thesis.tex"):
+        artifacts.begin(tmp_path / "mine", "one")
+    assert (tmp_path / "mine" / "thesis.tex").exists()
+
+
+def test_a_folder_in_use_is_refused(tmp_path):
+    code = (f"from pathlib import Path\nfrom pcfg_artifact import artifacts\n"
+            f"with artifacts.lock(Path({str(tmp_path)!r})): pass")
+    with artifacts.lock(tmp_path):
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        assert "in use by another run" in done.stderr
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_truncated_arrays_and_json_are_named(tmp_path):
+    (tmp_path / "x.npy").write_bytes(b"\x93NUMPY")
+    (tmp_path / "x.json").write_text("{")
+    folder = artifacts.Folder(tmp_path)
+    with pytest.raises(CorruptArtifact, match="x.npy is not a NumPy array"):
+        folder.array("x")
+    with pytest.raises(CorruptArtifact, match="x.json is not JSON"):
+        folder.json("x")
+    with pytest.raises(CorruptArtifact, match="y.npy is missing"):
+        folder.array("y")
+
+
+def test_pickled_arrays_are_never_loaded(tmp_path):
+    np.save(tmp_path / "x.npy", np.array([{}], dtype=object), allow_pickle=True)
+    with pytest.raises(CorruptArtifact):
+        artifacts.Folder(tmp_path).array("x")

@@ -1,0 +1,94 @@
+"""What is refused: exit code 2 (1 for a damaged artifact), one clear message on standard error, no traceback."""
+
+import pytest
+
+from pcfg_artifact.cli import TOOLS, main
+
+TREES = "(S (NP (PRP she)) (VP (VBZ runs)))\n" * 40
+
+
+@pytest.fixture
+def treebank(tmp_path):
+    path = tmp_path / "trees.ptb"
+    path.write_text(TREES)
+    return str(path)
+
+
+def refused(capsys, *arguments, code=2):
+    assert main([str(argument) for argument in arguments]) == code
+    captured = capsys.readouterr()
+    assert captured.err.startswith("error: ")
+    assert "Traceback" not in captured.err
+    assert len(captured.err.strip().splitlines()) == 1
+    return captured.err
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["--profile", "smok"], "did you mean 'smoke'"),
+    (["--only", "grammer"], "unknown stage 'grammer'"),
+    (["--from", "sample", "--to", "grammar"], "comes after"),
+    (["lern"], "unknown tool 'lern'"),
+    (["--frobnicate"], "unrecognized arguments"),
+    (["--set", "sample.x=1"], "unknown key 'sample.x'"),
+    (["--treebank", "/nowhere/at/all"], "no treebank at"),
+    (["learn"], "the following arguments are required"),
+    (["sample", "--grammar", "/nowhere", "-n", "3"], "no grammar at"),
+])
+def test_a_wrong_request_is_refused(arguments, message, tmp_path, capsys):
+    out = ["--out", tmp_path / "out"] if arguments[0].startswith("-") else []
+    assert message in refused(capsys, *arguments, *out)
+
+
+def test_an_output_path_that_is_a_file_is_refused(treebank, tmp_path, capsys):
+    (tmp_path / "file").write_text("precious")
+    assert "is a file" in refused(capsys, "--treebank", treebank, "--out", tmp_path / "file")
+    assert "is a file" in refused(capsys, "learn", "--treebank", treebank, "--out", tmp_path / "file")
+    assert (tmp_path / "file").read_text() == "precious"
+
+
+def test_an_output_folder_that_cannot_be_made_is_refused(treebank, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    assert "cannot use" in refused(capsys, "--treebank", treebank, "--out", tmp_path / "file" / "below")
+
+
+@pytest.mark.parametrize(("text", "message"), [("", "empty"), ("(S (NP she)", "line 1"), ("hello", "line 1")])
+def test_an_unusable_treebank_is_refused(text, message, tmp_path, capsys):
+    path = tmp_path / "bad.ptb"
+    path.write_text(text)
+    said = refused(capsys, "learn", "--treebank", path, "--out", tmp_path / "g")
+    assert str(path.name) in said
+    assert not (tmp_path / "g").exists()
+
+
+def test_a_stage_without_its_input_says_which_one_to_run(treebank, tmp_path, capsys):
+    said = refused(capsys, "--only", "sample", "--treebank", treebank, "--out", tmp_path / "out")
+    assert "needs 'grammar'" in said
+
+
+def test_sample_refuses_numbers_that_make_no_sense(treebank, tmp_path, capsys):
+    assert main(["learn", "--treebank", treebank, "--out", str(tmp_path / "g"), "--cutoff", "0"]) == 0
+    capsys.readouterr()
+    assert "-n is -1" in refused(capsys, "sample", "--grammar", tmp_path / "g", "-n", -1)
+    assert "shortest sentence" in refused(capsys, "sample", "--grammar", tmp_path / "g", "-n", 1, "--max-length", 1)
+
+
+def test_a_rule_file_serves_as_a_grammar(tmp_path, capsys):
+    (tmp_path / "rules.txt").write_text("ROOT -> S 1\nS -> A B 1\nA -> 'hello' 1\nB -> 'world' 1\n")
+    assert main(["sample", "--grammar", str(tmp_path / "rules.txt"), "-n", "2"]) == 0
+    assert capsys.readouterr().out == "hello world\nhello world\n"
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_every_tool_has_help_with_an_example(tool, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main([tool, "--help"])
+    assert stopped.value.code == 0
+    assert f"example: run_all.sh {tool}" in capsys.readouterr().out
+
+
+def test_dry_run_prints_every_stage_and_writes_nothing(treebank, tmp_path, capsys):
+    assert main(["--dry-run", "--treebank", treebank, "--out", str(tmp_path / "out")]) == 0
+    printed = capsys.readouterr().out
+    assert "grammar" in printed
+    assert "will be made anew" in printed
+    assert not (tmp_path / "out").exists()

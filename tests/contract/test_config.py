@@ -1,0 +1,51 @@
+import dataclasses
+
+import pytest
+
+from pcfg_artifact import config, pipeline
+from pcfg_artifact.errors import ConfigError
+
+
+@pytest.mark.parametrize("name", config.profile_names())
+def test_every_profile_loads_and_prices_every_stage(name):
+    profile = config.load_profile(name)
+    for stage in pipeline.STAGES:
+        assert dataclasses.is_dataclass(profile.stage(stage.name))
+        seconds, megabytes = profile.cost[stage.name]
+        assert seconds >= 0
+        assert megabytes >= 0
+
+
+def test_the_seed_reaches_every_section_and_zero_is_a_seed():
+    assert config.load_profile("smoke").sample.seed == 0
+    assert config.load_profile("smoke", ["seed=3"]).sample.seed == 3
+    assert config.load_profile("smoke", ["seed=3", "sample.seed=4"]).sample.seed == 4
+
+
+def test_settings_override_the_profile_and_numbers_stay_typed():
+    profile = config.load_profile("smoke", ["sample.n_validation=7", "sample.max_length=null"], treebank="elsewhere")
+    assert profile.sample.n_validation == 7
+    assert profile.sample.max_length is None
+    assert profile.treebank == "elsewhere"
+
+
+@pytest.mark.parametrize(("setting", "message"), [
+    ("sample.n_validaton=7", "unknown key 'sample.n_validaton' .did you mean 'n_validation'"),
+    ("smaple.n_validation=7", "unknown key 'smaple' .did you mean 'sample'"),
+    ("sample.n_validation=many", "'sample.n_validation' is 'many' .str., expected int"),
+    ("sample.n_validation=1.5", "expected int"),
+    ("sample.n_validation=true", "expected int"),
+    ("grammar.variant=hm", "expected one of vm, novm"),
+    ("sample=3", "expected a section"),
+    ("seed.x=3", "'seed' is a value, not a section"),
+    ("sample.n_validation", "not of the form key=value"),
+    ("sample.n_validation=[1", "not valid YAML"),
+])
+def test_a_wrong_setting_is_refused(setting, message):
+    with pytest.raises(ConfigError, match=message):
+        config.load_profile("smoke", [setting])
+
+
+def test_an_unknown_profile_is_refused_with_a_suggestion():
+    with pytest.raises(ConfigError, match="did you mean 'smoke'"):
+        config.load_profile("smok")

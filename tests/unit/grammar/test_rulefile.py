@@ -1,0 +1,30 @@
+import numpy as np
+import pytest
+
+from pcfg_artifact.errors import GrammarError
+from pcfg_artifact.grammar import PCFG
+from pcfg_artifact.grammar.rulefile import from_text, to_text
+
+
+def test_text_round_trip_is_exact(tiny_grammar):
+    again = from_text(to_text(tiny_grammar))
+    assert again.nonterminals == tiny_grammar.nonterminals
+    assert again.words == tiny_grammar.words
+    np.testing.assert_array_equal(again.binary_prob, tiny_grammar.binary_prob)
+    np.testing.assert_array_equal(again.lexical_prob, tiny_grammar.lexical_prob)
+
+
+@pytest.mark.parametrize("word", ["'", "''", "don't", "\\", "a b", "#", "->", "0.5", "'x'"])
+def test_awkward_words_survive(word):
+    grammar = PCFG.from_rules({"A": 1.0}, [], [("A", word, 1.0)])
+    assert from_text(to_text(grammar)).words == (word,)
+
+
+def test_comments_and_blank_lines_are_passed_over():
+    assert from_text("# mine\n\nROOT -> A 1\nA -> 'x' 1.0\n").words == ("x",)
+
+
+@pytest.mark.parametrize("line", ["A B C", "A -> B", "A -> 'x' B 0.5", "A -> 'x' half", "A -> B C D 1.0", "->"])
+def test_a_line_that_is_no_rule_is_named(line):
+    with pytest.raises(GrammarError, match="mine.txt, line 2"):
+        from_text(f"ROOT -> A 1.0\n{line}\n", "mine.txt")
