@@ -42,11 +42,12 @@ def is_classification(targets: np.ndarray) -> bool:
     return np.issubdtype(targets.dtype, np.integer)
 
 
-def fit_linear(x: np.ndarray, targets: np.ndarray, options: LinearFit) -> LinearProbe:
-    """The linear probe of inputs x (n, D) float32 and targets (n,)."""
+def fit_linear(x: np.ndarray, targets: np.ndarray, options: LinearFit, *, overwrite_x: bool = False) -> LinearProbe:
+    """The linear probe of inputs x (n, D) float32 and targets (n,); overwrite_x=True saves the memory of a copy."""
     standardise = Standardisation.of(x)
+    x = standardise(x, out=x if overwrite_x else None)
     if not is_classification(targets):
-        fitted = LinearRegression().fit(standardise(x), targets.astype(np.float32))
+        fitted = LinearRegression().fit(x, targets.astype(np.float32))
         return LinearProbe(standardise, fitted.coef_.reshape(-1, 1), np.atleast_1d(fitted.intercept_), None, 0, True)
     classes = np.unique(targets)
     if len(classes) == 1:  # nothing to separate, which scikit-learn refuses
@@ -55,7 +56,7 @@ def fit_linear(x: np.ndarray, targets: np.ndarray, options: LinearFit) -> Linear
     fitted = LogisticRegression(C=options.inverse_penalty, max_iter=options.max_iterations)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # told by has_converged instead
-        fitted.fit(standardise(x), targets)
+        fitted.fit(x, targets)
     weights, bias = fitted.coef_.T, fitted.intercept_
     if len(classes) == 2:  # scikit-learn keeps the score of the second class alone
         weights, bias = np.hstack([-weights, weights]), np.concatenate([-bias, bias])
@@ -64,7 +65,7 @@ def fit_linear(x: np.ndarray, targets: np.ndarray, options: LinearFit) -> Linear
 
 
 def fit_networks(x: np.ndarray, targets: np.ndarray, options: NetworkFit, seeds: Sequence[int], *,
-                 device: str = "cpu") -> TwoLayerProbes:
+                 device: str = "cpu", overwrite_x: bool = False) -> TwoLayerProbes:
     """One 2-layer net per seed on inputs x (n, D) float32 and targets (n,), all fitted at once.
 
     The summed loss gives every net exactly its own gradient and Adam works element by element, so each net ends as it
@@ -72,7 +73,7 @@ def fit_networks(x: np.ndarray, targets: np.ndarray, options: NetworkFit, seeds:
     net; the order of the data is the same for all.
     """
     standardise = Standardisation.of(x)
-    inputs = torch.from_numpy(standardise(x)).to(device)
+    inputs = torch.from_numpy(standardise(x, out=x if overwrite_x else None)).to(device)
     if is_classification(targets):
         classes, wanted = np.unique(targets, return_inverse=True)
         n_outputs, wanted = len(classes), torch.from_numpy(wanted).to(device)

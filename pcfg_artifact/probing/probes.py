@@ -24,12 +24,15 @@ class Standardisation:
     @classmethod
     def of(cls, x: np.ndarray) -> Standardisation:
         mean = x.mean(axis=0, dtype=np.float64)
-        deviation = np.sqrt(np.maximum(np.square(x).mean(axis=0, dtype=np.float64) - mean**2, 0.0))
+        chunks = (x[start:start + CHUNK] for start in range(0, len(x), CHUNK))
+        deviation = np.sqrt(sum(np.square(chunk - mean).sum(axis=0) for chunk in chunks) / len(x))
         is_constant = deviation <= 1e-6 * np.maximum(np.abs(mean), 1e-6)  # float32 rounding of a constant column
         return cls(mean.astype(np.float32), np.where(is_constant, 1.0, deviation).astype(np.float32))
 
-    def __call__(self, x: np.ndarray) -> np.ndarray:
-        return (x - self.mean) / self.scale
+    def __call__(self, x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        """Standardised x; with out=x in place."""
+        shifted = np.subtract(x, self.mean, out=out)
+        return np.divide(shifted, self.scale, out=shifted)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,173 @@
+"""What a probe is asked: which rows of a layer it reads, what it must answer, and how the answers are scored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from pcfg_artifact.errors import StageError
+from pcfg_artifact.parsing import span_f1
+from pcfg_artifact.probing import control
+from pcfg_artifact.probing.corpus import Corpus, Labelling, Layer
+from pcfg_artifact.probing.fitting import LinearFit, NetworkFit, fit_linear, fit_networks
+from pcfg_artifact.probing.representations import adjacent_rows, eos_rows, span_rows
+from pcfg_artifact.probing.scores import accuracy, pearson, spearman
+from pcfg_artifact.probing.targets import Span, decode
+
+LINEAR, TWO_LAYER = "linear", "2-layer"
+PROBES = (LINEAR, TWO_LAYER)
+ROWS = {"EOS": eos_rows, "ADJ": adjacent_rows}
+Scores = dict[str, tuple[float, int]]  # metric -> (value, how many items it rests on)
+
+
+class Score(NamedTuple):
+    """One number: `task` is the task's name, `setting` says what the probe was trained and tested on."""
+
+    setting: str
+    task: str
+    metric: str
+    seed: int
+    value: float
+    n: int
+
+
+@dataclass(frozen=True)
+class Task:
+    """rows(lengths) gives (n, k) row numbers; targets(corpus) gives (n,) answers, NaN where there is none."""
+
+    name: str
+    rows: Callable[[np.ndarray], np.ndarray]
+    targets: Callable[[Corpus], np.ndarray]
+    score: Callable[[Corpus, np.ndarray, np.ndarray], Scores]
+
+    def examples(self, layer: Layer) -> tuple[np.ndarray, np.ndarray]:
+        """Inputs (n, k*d) float32 and targets (n,) of every example of a corpus that has an answer."""
+        rows, targets = self.rows(layer.corpus.lengths), self.targets(layer.corpus)
+        if not np.issubdtype(targets.dtype, np.integer):
+            is_known = ~np.isnan(targets)
+            rows, targets = rows[is_known], targets[is_known]
+        width = layer.states.shape[1]
+        x = np.empty((len(rows), rows.shape[1] * width), np.float32)
+        for k in range(rows.shape[1]):  # block by block: a single index would hold everything twice
+            x[:, k * width:(k + 1) * width] = layer.states[rows[:, k]]
+        return x, targets
+
+
+# ---- the tasks of the paper ------------------------------------------------------------------------------------------
+
+
+def tree_task(rows: str, labelling: Labelling = "binary") -> Task:
+    """Relative depths from the input `EOS` or `ADJ`; `nary` labels are those of the treebank tree itself."""
+    name = rows if labelling == "binary" else f"{rows} {labelling}"
+    score = score_binary_trees if labelling == "binary" else score_nary_trees
+    return Task(name, ROWS[rows], lambda corpus: corpus.relative_depths(labelling), score)
+
+
+def span_task(width: int) -> Task:
+    """The normalised marginal of the spans of one width, from their first and last word."""
+    return Task(f"l={width}", lambda lengths: span_rows(lengths, width), lambda corpus: corpus.span_targets(width),
+                score_correlation)
+
+
+def control_tree_task(seed: int) -> Task:
+    """phi(w) in {-1, 0, 1} from the input of the tree task."""
+    return Task("EOS", eos_rows, lambda corpus: control.word_labels(corpus.sentences, seed),
+                lambda corpus, wanted, predicted: {"accuracy": (accuracy(wanted, predicted), len(wanted))})
+
+
+def control_span_task(width: int, seed: int) -> Task:
+    """phi(w1, w2) in [0, 1) for the spans that have a marginal, so that both tasks see the same examples."""
+    def targets(corpus: Corpus) -> np.ndarray:
+        labels = control.pair_labels(corpus.sentences, width, seed)
+        return np.where(np.isnan(corpus.span_targets(width)), np.nan, labels)
+
+    return Task(f"l={width}", lambda lengths: span_rows(lengths, width), targets, score_correlation)
+
+
+# ---- scores ----------------------------------------------------------------------------------------------------------
+
+
+def decode_all(corpus: Corpus, labels: np.ndarray, ties: str = "first") -> list[set[Span]]:
+    """The tree of every sentence from the labels of all."""
+    ends = np.cumsum(corpus.lengths - 1)
+    return [decode(part, ties) for part in np.split(labels, ends[:-1])]
+
+
+def score_binary_trees(corpus: Corpus, wanted: np.ndarray, predicted: np.ndarray) -> Scores:
+    """Accuracy; F1 in PB (the headline) and KIM; and PB by span width."""
+    spans = decode_all(corpus, predicted)
+    return {"accuracy": (accuracy(wanted, predicted), len(wanted)), **score_spans(corpus, spans)}
+
+
+def score_spans(corpus: Corpus, spans: Sequence[set[Span]]) -> Scores:
+    """F1 of any parser's trees, under the names that the tables use."""
+    main = span_f1(corpus.trees, spans, "PB")
+    widths = {f"width {width}": (f1, main.n_sentences) for width, f1 in sorted(main.by_length.items())}
+    return {"sentence_f1": (main.sentence, main.n_sentences), "corpus_f1": (main.corpus, main.n_sentences),
+            **_kim(corpus, spans, ""), **widths}
+
+
+def score_nary_trees(corpus: Corpus, wanted: np.ndarray, predicted: np.ndarray) -> Scores:
+    """Accuracy, and KIM of the labels decoded both ways: n-ary (all ties) and binary (first minimum)."""
+    return {"accuracy": (accuracy(wanted, predicted), len(wanted)),
+            **_kim(corpus, decode_all(corpus, predicted, "all"), ""),
+            **_kim(corpus, decode_all(corpus, predicted, "first"), "_binary")}
+
+
+def _kim(corpus: Corpus, spans: Sequence[set[Span]], suffix: str) -> Scores:
+    found = span_f1(corpus.trees, spans, "KIM")
+    return {f"sentence_f1_KIM{suffix}": (found.sentence, found.n_sentences),
+            f"corpus_f1_KIM{suffix}": (found.corpus, found.n_sentences)}
+
+
+def score_correlation(corpus: Corpus, wanted: np.ndarray, predicted: np.ndarray) -> Scores:
+    return {name: (measure(wanted, predicted), len(wanted))
+            for name, measure in (("pearson", pearson), ("spearman", spearman))}
+
+
+# ---- fit and score ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Fits:
+    """How probes are fitted; nets are fitted once per seed, the linear probe has no randomness and uses the first."""
+
+    linear: LinearFit
+    network: NetworkFit
+    seeds: tuple[int, ...]
+    device: str = "cpu"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Scores of one task, the test answers and predictions of the first seed by setting, and facts about the fit."""
+
+    scores: list[Score]
+    wanted: dict[str, np.ndarray] = field(default_factory=dict)
+    predicted: dict[str, np.ndarray] = field(default_factory=dict)
+    facts: dict[str, float | bool] = field(default_factory=dict)
+
+
+def run_task(task: Task, probe: str, train: Layer, tests: Mapping[str, Layer], fits: Fits) -> Outcome:
+    """Fit one probe on the training corpus and score it on every test corpus (setting -> corpus)."""
+    x, targets = task.examples(train)
+    if not len(targets):
+        raise StageError(f"the training corpus has no example of {task.name}; take longer sentences or fewer widths")
+    if probe == LINEAR:
+        fitted = fit_linear(x, targets, fits.linear, overwrite_x=True)
+        facts = {"iterations": fitted.n_iterations, "has_converged": fitted.has_converged, "examples": len(targets)}
+    else:
+        fitted = fit_networks(x, targets, fits.network, fits.seeds, device=fits.device, overwrite_x=True)
+        facts = {"final_loss": float(fitted.losses[0]), "examples": len(targets)}
+    outcome = Outcome([], facts=facts)
+    for setting, test in tests.items():
+        x, wanted = task.examples(test)
+        predictions = np.atleast_2d(fitted.predict(x))
+        for seed, predicted in zip(fits.seeds, predictions, strict=False):  # the linear probe: the first seed alone
+            outcome.scores.extend(Score(setting, task.name, metric, seed, value, n)
+                                  for metric, (value, n) in task.score(test.corpus, wanted, predicted).items())
+        outcome.wanted[setting], outcome.predicted[setting] = wanted, predictions[0]
+    return outcome

@@ -1,0 +1,53 @@
+"""Many small jobs in worker processes, one thread each; they end when their parent does."""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any
+
+from pcfg_artifact.errors import StageError
+
+PR_SET_PDEATHSIG = 1  # of Linux's prctl
+_context: Any = None  # what all jobs of this worker share; sent once, not with every job
+
+
+def run_jobs(function: Callable[[Any, Any], Any], jobs: Sequence[Any], context: Any, n_workers: int) -> Iterator[Any]:
+    """function(context, job) for every job; results come as they are ready.
+
+    Workers come from a fork server, a process without threads of its own: forking a process that has used BLAS or CUDA
+    is not safe.
+    """
+    if not jobs:
+        return
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload([function.__module__])  # imported once, not by every worker
+    with ProcessPoolExecutor(min(n_workers, len(jobs)), processes, _begin, (context,)) as pool:
+        try:
+            for future in as_completed([pool.submit(_call, function, job) for job in jobs]):
+                yield future.result()
+        except BrokenProcessPool as error:
+            raise StageError("a worker process died, most likely for want of memory; what is finished is kept: run the "
+                             "same command again with --set machine.n_workers=1") from error
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _begin(context: Any) -> None:
+    global _context
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent answers Ctrl-C
+    import threadpoolctl
+    import torch
+
+    torch.set_num_threads(1)
+    threadpoolctl.threadpool_limits(1)
+    _context = context
+
+
+def _call(function: Callable[[Any, Any], Any], job: Any) -> Any:
+    return function(_context, job)
