@@ -51,6 +51,78 @@ class SampleConfig:
 
 
 @dataclass(frozen=True)
+class PretrainConfig:
+    """Stage `pretrain`: masked language models A<heads>L<layers> on the sampled sentences."""
+
+    seed: int
+    models: tuple[str, ...]
+    width: int
+    initial_scale: float  # standard deviation of the random weights
+    dropout: float
+    max_length: int  # words; longer sentences are left out and counted
+    mask_rate: float
+    corruption: Literal["mask", "80/10/10"]
+    batch_size: int  # sentences of a global batch, over all processes and micro-batches
+    batch_tokens: int  # padded tokens of one micro-batch of one process: memory and speed, not results
+    steps: int  # training stops here
+    schedule_steps: int  # the learning rate reaches zero here
+    warmup_steps: int
+    learning_rate: float
+    weight_decay: float
+    clip: float
+    precision: Literal["auto", "float32", "bfloat16", "float16", "float64"]
+    processes: int | None  # None: one per visible GPU, one on CPU
+    save_every: int  # steps between checkpoints
+    validate_every: int  # steps between points of the validation curve
+    n_curve: int  # validation sentences of such a point
+    n_exact: int  # validation sentences for the comparison with the exact optimum
+    exact_max_length: int  # words; the exact optimum costs their cube
+
+
+@dataclass(frozen=True)
+class ProbeConfig:
+    """Stage `probe`; `control` uses the same corpora and fits."""
+
+    seed: int
+    n_train: int  # sentences that a probe is fitted on, sampled and treebank alike
+    n_test: int
+    max_length: int  # words; longer sentences are passed over
+    adjacent: Literal["none", "base", "all"]  # models probed with the input ADJ as well
+    nary: Literal["none", "base", "all"]  # models probed with n-ary labels as well
+    widths: tuple[int, ...]  # of the spans whose marginals are probed
+    marginal_layers: Literal["ends", "all"]  # ends: layer 0 and the last
+    random_weights: bool  # probe the base model's architecture before training too
+    n_seeds: int  # nets of the 2-layer probe, differing in their first weights
+    linear_iterations: int  # L-BFGS steps at most; whether they sufficed is recorded
+    inverse_penalty: float  # scikit-learn's C
+    n_hidden: int
+    epochs: int
+    learning_rate: float
+    milestones: tuple[int, ...]  # epochs after which the learning rate falls to a tenth
+    batch_size: int
+    precision: Literal["float16", "float32"]  # of hidden states on disk
+    batch_tokens: int  # padded tokens a model reads at a time: memory, not results
+    n_scatter: int  # spans drawn in the scatter plots
+
+
+@dataclass(frozen=True)
+class ControlConfig:
+    """Stage `control`: the seed decides the random labels."""
+
+    seed: int
+
+
+@dataclass(frozen=True)
+class AttentionConfig:
+    """Stage `attention`."""
+
+    seed: int
+    n_sentences: int
+    max_length: int
+    batch_tokens: int
+
+
+@dataclass(frozen=True)
 class Profile:
     """One complete description of a run."""
 
@@ -60,6 +132,10 @@ class Profile:
     machine: MachineConfig
     grammar: GrammarConfig
     sample: SampleConfig
+    pretrain: PretrainConfig
+    probe: ProbeConfig
+    control: ControlConfig
+    attention: AttentionConfig
     cost: dict[str, Any]  # stage -> [seconds, megabytes on disk], for --dry-run; says nothing about results
 
     def stage(self, name: str) -> Any:

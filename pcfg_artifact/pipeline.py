@@ -37,6 +37,7 @@ class Stage:
 STAGES = (
     Stage("grammar", (TREEBANK,), "learn the PCFG from the treebank"),
     Stage("sample", ("grammar",), "draw sentences and trees from it"),
+    Stage("pretrain", ("grammar", "sample"), "train masked language models on the sentences"),
 )
 NAMES = tuple(stage.name for stage in STAGES)
 VERSIONED = ("numpy", "scipy", "numba", "torch", "transformers", "scikit-learn")

@@ -1,0 +1,35 @@
+"""What training will cost, from sizes alone: for the plan that --dry-run prints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from transformers import RobertaConfig
+
+from pcfg_artifact.mlm.model import count_parameters
+
+# Sustained floating-point operations per second and process: a CPU core at width 128, a data-centre GPU in bfloat16.
+OPERATIONS_PER_SECOND = {"cpu": 3e10, "cuda": 8e13}
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Steps, seconds, and memory of one process in megabytes."""
+
+    steps: int
+    seconds: float
+    megabytes: float
+
+
+def estimate(config: RobertaConfig, *, steps: int, batch_size: int, batch_tokens: int, mean_length: float,
+             mask_rate: float, device: str = "cpu", n_processes: int = 1) -> Estimate:
+    """Arithmetic of all steps at a sustained rate; weights, gradients and moments, and the largest micro-batch."""
+    layers, total = count_parameters(config)
+    width, tokens = config.hidden_size, mean_length + 2
+    # Forward and backward are 6 operations per parameter and token; attention scores and sums are 12 per pair of words.
+    per_token = 6 * layers + 12 * config.num_hidden_layers * width * tokens
+    per_token += 6 * mask_rate * width * (config.vocab_size + width)
+    seconds = steps * batch_size * tokens * per_token / (OPERATIONS_PER_SECOND[device] * n_processes)
+    # Kept for the backward pass: about 18 vectors of the model's width per layer and token; scores of masked words.
+    activations = batch_tokens * (18 * width * config.num_hidden_layers + 3 * mask_rate * config.vocab_size)
+    return Estimate(steps, seconds, 4 * (4 * total + activations) / 1e6)

@@ -1,0 +1,159 @@
+"""The Bayes-optimal masked language model under named masks, and a trained model's distance from it.
+
+Everything is in nats per masked word; a perplexity is the exponential of a mean over masked words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from itertools import pairwise
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from pcfg_artifact.artifacts import Ragged
+from pcfg_artifact.grammar import PCFG
+from pcfg_artifact.grammar.expectation import expected_counts
+from pcfg_artifact.mlm.data import KEPT_SHARE, RANDOM_SHARE, Masking, hide
+from pcfg_artifact.parsing.engine import leaf_charts
+from pcfg_artifact.parsing.leaves import emissions
+from pcfg_artifact.parsing.masking import preterminal_outside
+from pcfg_artifact.seeding import derive_seed
+
+NAMED_MASKS = {"mask 0.15": Masking(0.15), "mask 0.40": Masking(0.40), "corrupt 0.15": Masking(0.15, "80/10/10")}
+
+
+@dataclass(frozen=True)
+class MaskedSentence:
+    """One sentence under one set of masks: its words, what is seen of them (-1 = <mask>), and where to predict."""
+
+    number: int  # in its split
+    words: np.ndarray  # (L,)
+    seen: np.ndarray  # (L,)
+    positions: np.ndarray  # (masked,)
+
+
+def masked_sentences(sentences: Ragged, masking: Masking, *, seed: int, n_words: int, n: int,
+                     max_length: int) -> list[MaskedSentence]:
+    """The first `n` sentences of at most `max_length` words under masks of (seed, sentence); some may have no mask."""
+    chosen = np.flatnonzero(sentences.lengths <= max_length)[:n]
+    key = np.uint64(derive_seed(seed, "named masks"))
+    found = []
+    for s in chosen:
+        words = np.asarray(sentences.row(s), np.int64)
+        is_masked, seen = hide(words, key, s, np.arange(len(words)), masking, n_words)
+        found.append(MaskedSentence(int(s), words, seen, np.flatnonzero(is_masked)))
+    return found
+
+
+def exact_predictions(grammar: PCFG, sentences: Sequence[MaskedSentence], masking: Masking, backend: str = "auto",
+                      device: str = "cpu") -> Iterator[np.ndarray]:
+    """(masked, n_words) posterior of every word at every masked position, exact for the masking process.
+
+    Under 80/10/10 a word that is seen may be a random one: P(seen o | word w) = c [o = w] + d / n_words, with other c
+    and d at the position that is predicted, because that one is known to have been selected.
+    """
+    leaves = (noisy_leaves(grammar, sentence.seen, masking) for sentence in sentences)
+    head, word = grammar.lexical.T
+    emit = csr_matrix((grammar.lexical_prob, (head - grammar.n_interminals, word)),
+                      shape=(grammar.n_preterminals, grammar.n_words))
+    charts = leaf_charts(grammar, list(leaves), backend=backend, device=device)
+    for sentence, chart in zip(sentences, charts, strict=True):
+        weights = preterminal_outside(grammar, chart)[sentence.positions] @ emit
+        for row, shown in enumerate(sentence.seen[sentence.positions]):
+            if shown >= 0:
+                likelihood = np.full(grammar.n_words, RANDOM_SHARE / grammar.n_words)
+                likelihood[shown] += KEPT_SHARE
+                weights[row] *= likelihood
+        yield weights / weights.sum(axis=1, keepdims=True)
+
+
+def noisy_leaves(grammar: PCFG, seen: np.ndarray, masking: Masking) -> np.ndarray:
+    """(L, P) probability, up to a factor per position, that each pre-terminal leads to what is seen."""
+    table = emissions(grammar)
+    leaves = table.of(seen)
+    if masking.corruption != "mask":
+        kept = 1 - masking.rate + masking.rate * KEPT_SHARE
+        leaves = kept * leaves + masking.rate * RANDOM_SHARE / grammar.n_words * table.any_word
+    leaves[seen < 0] = table.any_word
+    return leaves
+
+
+def unigram_probabilities(grammar: PCFG) -> np.ndarray:
+    """(n_words,) share of each word among the words that the grammar generates, exactly."""
+    head, word = grammar.lexical.T
+    counts = np.bincount(word, expected_counts(grammar)[head] * grammar.lexical_prob, minlength=grammar.n_words)
+    return counts / counts.sum()
+
+
+@dataclass(frozen=True)
+class Gap:
+    """One entry per masked word, in nats: loss of the model, loss of the optimum, KL(exact || model), exact entropy."""
+
+    model: np.ndarray
+    exact: np.ndarray
+    divergence: np.ndarray
+    entropy: np.ndarray
+
+    @classmethod
+    def between(cls, log_model: np.ndarray, exact: np.ndarray, targets: np.ndarray) -> Gap:
+        """log_model, exact: (masked, n_words)."""
+        rows, exact = np.arange(len(targets)), exact.astype(np.float64)
+        log_exact = np.log(np.where(exact > 0, exact, 1.0))
+        with np.errstate(divide="ignore"):  # an impossible target costs infinitely much
+            loss = -np.log(exact[rows, targets])
+        return cls(model=-log_model[rows, targets], exact=loss,
+                   divergence=(exact * (log_exact - np.where(exact > 0, log_model, 0.0))).sum(axis=1),
+                   entropy=-(exact * log_exact).sum(axis=1))
+
+    @classmethod
+    def join(cls, parts: Sequence[Gap]) -> Gap:
+        return cls(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(cls)))
+
+    def excess(self) -> tuple[float, float]:
+        """Mean loss above the optimum, and its standard error: no honest model is below zero by more than noise."""
+        difference = self.model - self.exact
+        return float(difference.mean()), float(difference.std(ddof=1) / np.sqrt(len(difference)))
+
+
+# ---- where a model is far from the optimum --------------------------------------------------------------------------
+
+BINS = {"entropy": (0, 1, 2, 3, 4, 5, 6, np.inf), "length": (1, 6, 11, 21, 31, np.inf),
+        "depth": (1, 4, 7, 10, 14, np.inf), "masked_neighbours": (0, 1, np.inf)}
+PLACES = ("first", "inside", "last")
+
+
+def circumstances(sentences: Sequence[MaskedSentence], depths: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
+    """What is known of every masked word: its place, its depth in the true tree, its sentence, its neighbours."""
+    parts: dict[str, list[np.ndarray]] = {"place": [], "depth": [], "length": [], "masked_neighbours": []}
+    for sentence, depth in zip(sentences, depths, strict=True):
+        t, length = sentence.positions, len(sentence.words)
+        hidden = np.zeros(length + 2, int)
+        hidden[t + 1] = 1
+        parts["place"].append(np.where(t == 0, 0, np.where(t == length - 1, 2, 1)))
+        parts["depth"].append(np.asarray(depth)[t])
+        parts["length"].append(np.full(len(t), length))
+        parts["masked_neighbours"].append(hidden[t] + hidden[t + 2])
+    return {name: np.concatenate(values) for name, values in parts.items()}
+
+
+def word_depths(spans: Sequence[tuple[int, int]], length: int) -> np.ndarray:
+    """(L,) number of spans of two or more words around each word of a tree."""
+    steps = np.zeros(length + 1, int)
+    for i, j in spans:
+        if j - i > 1:
+            steps[i] += 1
+            steps[j] -= 1
+    return np.cumsum(steps)[:-1]
+
+
+def groups(gap: Gap, known: dict[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray]]:
+    """Named sets of masked words (boolean masks), by each circumstance and by the entropy of the exact prediction."""
+    for k, name in enumerate(PLACES):
+        yield f"place {name}", known["place"] == k
+    for name, edges in BINS.items():
+        values = gap.entropy if name == "entropy" else known[name]
+        for low, high in pairwise(edges):
+            label = f"{low}+" if high == np.inf else (f"{low}-{high}" if name == "entropy" else f"{low}-{high - 1}")
+            yield f"{name} {label}", (values >= low) & (values < high)

@@ -1,0 +1,219 @@
+"""The training loop: one page from batch to weights, the same for one CPU process and for many GPUs.
+
+The loss of a step is the sum over all masked words of the global batch divided by their number, over processes and
+micro-batches; the number is known to every process beforehand because masks derive from sentence numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import distributed
+from torch.nn.parallel import DistributedDataParallel
+from transformers import RobertaForMaskedLM
+
+from pcfg_artifact.errors import StageError
+from pcfg_artifact.mlm.data import Batch, MaskedCorpus, Step
+from pcfg_artifact.mlm.model import MaskedLoss
+from pcfg_artifact.seeding import derive_seed
+
+READ_EVERY = 50  # steps between looks at the loss: each look makes the CPU wait for the GPU
+HALF = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How weights are updated; training stops at `steps`, the schedule goes on to reach zero at `schedule_steps`."""
+
+    steps: int
+    schedule_steps: int
+    warmup_steps: int
+    learning_rate: float
+    weight_decay: float
+    clip: float
+    betas: tuple[float, float] = (0.9, 0.98)
+    epsilon: float = 1e-6
+
+    def rate(self, step: int) -> float:
+        """Learning rate of the update number `step`, from 0: linear up to the peak, then linear down to zero."""
+        if step < self.warmup_steps:
+            return self.learning_rate * (step + 1) / self.warmup_steps
+        return self.learning_rate * (self.schedule_steps - step) / (self.schedule_steps - self.warmup_steps)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a process runs: its number, how many there are, its device, and the precision of its arithmetic."""
+
+    rank: int = 0
+    world_size: int = 1
+    device: str = "cpu"
+    precision: str = "float32"  # float32, bfloat16, float16; float64 for comparisons
+
+
+@dataclass
+class Progress:
+    """Everything that training is after `step` updates: a checkpoint is exactly this."""
+
+    step: int
+    losses: list[float]  # nats per masked word, one per step
+    validation: list[tuple[int, float]]  # (updates done, nats per masked word)
+    tensors: dict[str, torch.Tensor] = field(default_factory=dict)  # weights and Adam's moments, by name
+    loss_scale: dict[str, float] = field(default_factory=dict)  # float16 only
+
+
+def train(model: RobertaForMaskedLM, corpus: MaskedCorpus, recipe: Recipe, *, seed: int, place: Place = Place(),  # noqa: B008
+          start: Progress | None = None, save: Callable[[Progress], None] | None = None, save_every: int = 0,
+          validate: Callable[[RobertaForMaskedLM], float] | None = None, validate_every: int = 0,
+          report: Callable[[int, float], None] | None = None) -> Progress:
+    """Train `model` in place and return its curve; from `start`, it ends with the numbers of an unbroken run.
+
+    `save` is called by process 0 every `save_every` steps, `validate` by all every `validate_every` and at the end.
+    """
+    device = torch.device(place.device)
+    model.to(device)
+    optimizer = torch.optim.AdamW(parameter_groups(model, recipe.weight_decay), lr=recipe.learning_rate,
+                                  betas=recipe.betas, eps=recipe.epsilon, fused=True)
+    scaler = torch.amp.GradScaler(device.type, enabled=place.precision == "float16")
+    progress = Progress(0, [], [])
+    if start is not None:
+        progress = Progress(start.step, list(start.losses), list(start.validation))
+        restore(model, optimizer, scaler, start)
+    module = MaskedLoss(model)
+    if place.world_size > 1:
+        module = DistributedDataParallel(module, gradient_as_bucket_view=True)
+    autocast = torch.autocast(device.type, HALF[place.precision]) if place.precision in HALF else nullcontext()
+
+    unread: list[torch.Tensor] = []
+    model.train()
+    for step, share in prefetched(corpus, progress.step, recipe.steps, place):
+        # Dropout's random numbers depend on (seed, step, rank) alone, so a resumed run draws the same ones.
+        torch.manual_seed(derive_seed(seed, "dropout", step, place.rank) % 2**63)
+        for group in optimizer.param_groups:
+            group["lr"] = recipe.rate(step)
+        scale = 1.0 / max(share.n_masked, 1)
+        total = torch.zeros((), dtype=torch.float64, device=device)
+        for k, batch in enumerate(share.batches):
+            is_last = k == len(share.batches) - 1
+            with nullcontext() if is_last or place.world_size == 1 else module.no_sync():
+                with autocast:
+                    loss = module(*to_device(batch, device)) * scale
+                total += loss.detach()
+                scaler.scale(loss * place.world_size).backward()  # DDP averages over processes; we want the sum
+        if place.world_size > 1:
+            distributed.all_reduce(total)
+        scaler.unscale_(optimizer)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip)
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad(set_to_none=True)
+
+        progress.step = step + 1
+        unread.append(total)
+        validates, saves, reads = (progress.step % every == 0 or progress.step == recipe.steps
+                                   for every in (validate_every or math.inf, save_every or math.inf, READ_EVERY))
+        if validates or saves or reads:
+            progress.losses += read_losses(unread, recipe)
+            if report:
+                report(progress.step, progress.losses[-1])
+        if validates and validate:
+            progress.validation.append((progress.step, validate(model)))
+            model.train()
+        if saves and save and place.rank == 0:
+            save(capture(model, optimizer, scaler, progress))
+    return progress
+
+
+def read_losses(unread: list[torch.Tensor], recipe: Recipe) -> list[float]:
+    """Empty `unread` into numbers; a loss that is not a number ends training before anything is saved."""
+    losses = torch.stack(unread).tolist()
+    unread.clear()
+    if not all(map(math.isfinite, losses)):
+        raise StageError(f"the loss became {losses[-1]}; lower pretrain.learning_rate "
+                         f"(now {recipe.learning_rate:g}), or set pretrain.precision=float32")
+    return losses
+
+
+def parameter_groups(model: RobertaForMaskedLM, weight_decay: float) -> list[dict]:
+    """Matrices decay; biases and layer norms do not."""
+    parameters = list(model.parameters())
+    return [{"params": [p for p in parameters if p.ndim > 1], "weight_decay": weight_decay},
+            {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0}]
+
+
+def to_device(batch: Batch, device: torch.device) -> list[torch.Tensor | None]:
+    arrays = (batch.input_ids, batch.attention_mask, batch.where, batch.targets)
+    host = [None if array is None else torch.from_numpy(array) for array in arrays]
+    if device.type == "cpu":
+        return host
+    return [None if t is None else t.pin_memory().to(device, non_blocking=True) for t in host]
+
+
+def prefetched(corpus: MaskedCorpus, first: int, last: int, place: Place) -> Iterator[tuple[int, Step]]:
+    """(step, share) for the steps first .. last - 1; the next one is prepared while the device works."""
+    with ThreadPoolExecutor(1) as pool:
+        waiting = [pool.submit(corpus.step, step, place.rank, place.world_size)
+                   for step in range(first, min(first + 2, last))]
+        for step in range(first, last):
+            share = waiting.pop(0).result()
+            if step + 2 < last:
+                waiting.append(pool.submit(corpus.step, step + 2, place.rank, place.world_size))
+            yield step, share
+
+
+def capture(model: RobertaForMaskedLM, optimizer: torch.optim.Optimizer, scaler: torch.amp.GradScaler,
+            progress: Progress) -> Progress:
+    """A copy on the CPU of all that `restore` needs; tied weights appear once."""
+    tensors = {}
+    for name, parameter in model.named_parameters():
+        tensors[f"weight.{name}"] = parameter.detach().cpu().clone()
+        for key, value in optimizer.state[parameter].items():
+            tensors[f"{key}.{name}"] = value.detach().cpu().clone()
+    return Progress(progress.step, list(progress.losses), list(progress.validation), tensors, scaler.state_dict())
+
+
+def restore(model: RobertaForMaskedLM, optimizer: torch.optim.Optimizer, scaler: torch.amp.GradScaler,
+            progress: Progress) -> None:
+    parameters = dict(model.named_parameters())
+    expected = {f"{kind}.{name}" for name in parameters for kind in ("weight", "step", "exp_avg", "exp_avg_sq")}
+    wrong = sorted(expected ^ set(progress.tensors))
+    wrong += [name for name, p in parameters.items() if f"weight.{name}" in progress.tensors
+              and progress.tensors[f"weight.{name}"].shape != p.shape]
+    if wrong:
+        raise StageError(f"the checkpoint of step {progress.step} is of another model ({len(wrong)} tensors differ, "
+                         f"first {wrong[0]}); delete it, or train with the settings it was made with")
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            parameter.copy_(progress.tensors[f"weight.{name}"])
+            optimizer.state[parameter] = {
+                key: progress.tensors[f"{key}.{name}"].to(parameter.device, copy=True)
+                for key in ("step", "exp_avg", "exp_avg_sq")}
+    if progress.loss_scale:
+        scaler.load_state_dict(progress.loss_scale)
+
+
+def model_of(model: RobertaForMaskedLM, progress: Progress) -> RobertaForMaskedLM:
+    """`model` with the weights of a checkpoint (no optimiser)."""
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(progress.tensors[f"weight.{name}"])
+    return model
+
+
+def precision_of(setting: str, device: str) -> str:
+    """`auto`: float32 on CPU, bfloat16 where the GPU has it, else float16."""
+    if setting != "auto":
+        return setting
+    if device == "cpu":
+        return "float32"
+    return "bfloat16" if torch.cuda.is_bf16_supported() else "float16"
+
+
+def perplexity(nats: float | np.floating) -> float:
+    return math.exp(nats)

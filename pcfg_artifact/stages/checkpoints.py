@@ -1,0 +1,74 @@
+"""Training checkpoints on disk: complete or absent, the last two kept, damage found before it is used."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from pathlib import Path
+
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+
+from pcfg_artifact import artifacts
+from pcfg_artifact.errors import CorruptArtifact, StageError
+from pcfg_artifact.mlm.training import Progress
+
+KEPT = 2
+TENSORS, STATE = "tensors.safetensors", "state.json"
+
+
+def steps(folder: Path) -> list[int]:
+    """Steps that have a complete checkpoint, in order."""
+    names = (entry.name for entry in folder.iterdir()) if folder.is_dir() else ()
+    return sorted(int(match[1]) for name in names if (match := re.fullmatch(r"step-(\d+)", name)))
+
+
+def path_of(folder: Path, step: int) -> Path:
+    return folder / f"step-{step:07d}"
+
+
+def write(folder: Path, progress: Progress) -> None:
+    """Add a checkpoint under its final name when all of it is on disk, and only then remove the oldest."""
+    final = path_of(folder, progress.step)
+    unfinished = folder / f"{artifacts.TEMPORARY}{final.name}"
+    try:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(parents=True)
+        artifacts.write_bytes(unfinished / TENSORS, save(progress.tensors))
+        artifacts.write_json(unfinished / STATE, {
+            "step": progress.step, "losses": progress.losses, "validation": progress.validation,
+            "loss_scale": progress.loss_scale, "sha256": artifacts.sha256(unfinished / TENSORS)})
+        shutil.rmtree(final, ignore_errors=True)
+        os.replace(unfinished, final)
+    except OSError as error:
+        raise StageError(f"cannot write the checkpoint {final}: {error.strerror or error}; the one before it is "
+                         f"intact: free space and run the same command again") from error
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    for step in steps(folder)[:-KEPT]:
+        shutil.rmtree(path_of(folder, step))
+
+
+def read_latest(folder: Path) -> Progress | None:
+    """The newest checkpoint, or None where there is none; a damaged one is an error, not a silent new start."""
+    saved = steps(folder)
+    if not saved:
+        return None
+    path = path_of(folder, saved[-1])
+    before = f"step {saved[-2]}" if len(saved) > 1 else "the beginning"
+    advice = f"delete {path} to continue from {before}"
+    try:
+        state = artifacts.read_json(path / STATE)
+        data = (path / TENSORS).read_bytes()
+        if artifacts.sha256(path / TENSORS) != state["sha256"]:
+            raise ValueError(f"{TENSORS} has {len(data)} bytes and not the SHA-256 that {STATE} records")
+        return Progress(state["step"], state["losses"], [tuple(pair) for pair in state["validation"]],
+                        load(data), state["loss_scale"])
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError, CorruptArtifact) as error:
+        raise CorruptArtifact(f"the checkpoint {path} is damaged ({error}); {advice}") from error
+
+
+def remove_all(folder: Path) -> None:
+    for step in steps(folder):
+        shutil.rmtree(path_of(folder, step))

@@ -1,0 +1,153 @@
+"""Stage 6: RoBERTa models trained on sampled sentences, each measured against the exact optimum of its grammar."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import asdict
+from itertools import pairwise
+
+import numpy as np
+import torch
+from transformers import AutoModelForMaskedLM, AutoTokenizer
+from transformers.utils import logging
+
+from pcfg_artifact import artifacts
+from pcfg_artifact.artifacts import Metric, StageDir
+from pcfg_artifact.config import PretrainConfig
+from pcfg_artifact.errors import StageError
+from pcfg_artifact.grammar import PCFG
+from pcfg_artifact.mlm import optimum
+from pcfg_artifact.mlm.evaluation import predictions
+from pcfg_artifact.mlm.model import Shape, build_config
+from pcfg_artifact.mlm.optimum import NAMED_MASKS, Gap
+from pcfg_artifact.mlm.tokenizer import check_vocabulary
+from pcfg_artifact.stages.inputs import Inputs
+from pcfg_artifact.stages.launch import run_workers
+from pcfg_artifact.stages.pretrain_worker import FACTS, FINISHED, STEP
+
+N_CURVE_POINTS = 50  # of the training curve, as metric rows; every step is in training.json
+
+
+def run(cfg: PretrainConfig, inputs: Inputs, out: StageDir) -> None:
+    grammar = inputs.pcfg()
+    check_shards(grammar, inputs)
+    write_jobs(cfg, grammar, inputs, out)
+    train_models(cfg, out)
+    metrics = []
+    for name in cfg.models:
+        result = out.json(f"models/{name}/{FINISHED.removesuffix('.json')}")
+        metrics += curve_metrics(name, result, cfg)
+        facts = out.path(f"scratch/{name}/{FACTS}")
+        out.facts[name] = {**artifacts.read_json(facts), "sentences_left_out": result["n_left_out"]}
+    out.write_metrics(metrics + against_optimum(cfg, grammar, inputs, out))
+
+
+def check_shards(grammar: PCFG, inputs: Inputs) -> None:
+    """Refuse sentences that were drawn from another grammar."""
+    for split in ("pretraining", "validation"):
+        largest = int(inputs.sentences(split).values.max())
+        if largest >= grammar.n_words:
+            raise StageError(f"the vocabulary of {inputs['sample'].path(split)} does not match the grammar: it holds "
+                             f"word {largest}, expected 0 to {grammar.n_words - 1}; run `--from sample --force`")
+
+
+def write_jobs(cfg: PretrainConfig, grammar: PCFG, inputs: Inputs, out: StageDir) -> None:
+    """One job file per model: all that a training process needs to know."""
+    sample = inputs["sample"]
+    for name in cfg.models:
+        # An impossible shape is refused before anything is trained.
+        build_config(Shape.parse(name), n_words=grammar.n_words, width=cfg.width, max_length=cfg.max_length,
+                     dropout=cfg.dropout, initial_scale=cfg.initial_scale)
+        shards = {split: str(sample.path(f"{split}/tokens").resolve()) for split in ("pretraining", "validation")}
+        out.write_json(f"scratch/{name}/job", {
+            "model": name, "config": asdict(cfg), "words": grammar.words, "device": out.machine.device,
+            "final": str(out.path(f"models/{name}").resolve()), **shards})
+
+
+def train_models(cfg: PretrainConfig, out: StageDir) -> None:
+    """Train what is not finished: on GPUs one model after another over all of them, on CPUs several side by side."""
+    pending = [name for name in cfg.models if not out.has(f"models/{name}/{FINISHED}")]
+    on_gpu = out.machine.device == "cuda"
+    n_processes = cfg.processes or (torch.cuda.device_count() if on_gpu else 1)
+    n_parallel = 1 if on_gpu else max(1, out.machine.n_workers // n_processes)
+    commands = {name: ("-m", "pcfg_artifact.stages.pretrain_worker", str(out.path(f"scratch/{name}/job.json")),
+                       f"--processes={n_processes}", f"--parent={os.getpid()}") for name in pending}
+    logs = {name: out.path(f"scratch/{name}/worker.log") for name in pending}
+
+    def steps_done() -> int:
+        files = (out.path(f"scratch/{name}/{STEP}") for name in pending)
+        return sum(int(file.read_text() or 0) for file in files if file.is_file())
+
+    workers = run_workers(commands, logs, n_parallel, steps_done)
+    for _ in out.progress(workers, total=cfg.steps * len(pending), desc="pre-training"):
+        pass
+
+
+def curve_metrics(name: str, result: dict, cfg: PretrainConfig) -> list[Metric]:
+    """Perplexities of Table 3, and the curve: training over the steps since the last point, validation where taken."""
+    n = result["n_validation"]
+    metrics = [Metric("table3", name, f"{split}_perplexity", cfg.seed, math.exp(result[f"{split}_loss"]), n,
+                      "perplexity") for split in ("training", "validation")]
+    ends = np.unique(np.linspace(0, len(result["losses"]), N_CURVE_POINTS + 1).astype(int))
+    for begin, end in pairwise(ends):
+        loss = float(np.mean(result["losses"][begin:end]))
+        metrics.append(Metric("loss_curve", name, f"step {end} training", cfg.seed, math.exp(loss),
+                              int(end - begin) * cfg.batch_size, "perplexity"))
+    return metrics + [Metric("loss_curve", name, f"step {step} validation", cfg.seed, math.exp(loss),
+                             min(n, cfg.n_curve), "perplexity") for step, loss in result["validation"]]
+
+
+def against_optimum(cfg: PretrainConfig, grammar: PCFG, inputs: Inputs, out: StageDir) -> list[Metric]:
+    """Every model beside the exact masked-word distribution and the unigram one, under the same named masks."""
+    torch.set_num_threads(out.machine.n_workers)
+    logging.disable_progress_bar()
+    sentences, trees = inputs.sentences("validation"), inputs.sampled_trees("validation")
+    log_unigram = np.log(optimum.unigram_probabilities(grammar))
+    models = {}
+    for name in cfg.models:
+        folder = out.path(f"models/{name}")
+        check_vocabulary(AutoTokenizer.from_pretrained(folder), grammar.words, str(folder))
+        models[name] = AutoModelForMaskedLM.from_pretrained(folder).to(out.machine.device)
+    metrics = []
+    for masks, masking in NAMED_MASKS.items():
+        masked = optimum.masked_sentences(sentences, masking, seed=cfg.seed, n_words=grammar.n_words, n=cfg.n_exact,
+                                          max_length=cfg.exact_max_length)
+        targets = [s.words[s.positions] for s in masked]
+        exact = exact_rows(grammar, masked, masks, out)
+        depths = [optimum.word_depths(trees[s.number].spans(), len(s.words)) for s in masked]
+        known = optimum.circumstances(masked, depths)
+        unigram = float(-log_unigram[np.concatenate(targets)].mean())
+        for name, model in models.items():
+            gaps = {s: Gap.between(said, exact[s], targets[s])
+                    for s, said in predictions(model, masked, cfg.batch_tokens)}
+            gap = Gap.join([gaps[s] for s in range(len(masked))])
+            metrics += gap_metrics(gap, unigram, f"{name} {masks}", cfg.seed)
+            if masks == next(iter(NAMED_MASKS)):
+                metrics += [Metric("optimum_gap", f"{name} {group}", column, cfg.seed, float(values[chosen].mean()),
+                                   int(chosen.sum()), "nats")
+                            for group, chosen in optimum.groups(gap, known) if chosen.any()
+                            for column, values in (("kl", gap.divergence), ("excess", gap.model - gap.exact))]
+                out.write_array(f"gap/{name}", np.stack([gap.model, gap.exact, gap.divergence, gap.entropy], axis=1))
+    return metrics
+
+
+def exact_rows(grammar: PCFG, masked: Sequence[optimum.MaskedSentence], masks: str, out: StageDir) -> list[np.ndarray]:
+    """Exact distributions, one (masked, n_words) array per sentence; kept in scratch/, they do not depend on models."""
+    name = f"scratch/exact/{masks.replace(' ', '_')}"
+    if not out.has(f"{name}.npy"):
+        found = optimum.exact_predictions(grammar, masked, NAMED_MASKS[masks], device=out.machine.device)
+        rows = list(out.progress(found, total=len(masked), desc=f"exact, {masks}"))
+        out.write_array(name, np.concatenate(rows).astype(np.float32))
+    ends = np.cumsum([len(s.positions) for s in masked])
+    return np.split(out.array(name, memory_map=True), ends[:-1])
+
+
+def gap_metrics(gap: Gap, unigram: float, row: str, seed: int) -> list[Metric]:
+    n, (excess, error) = len(gap.model), gap.excess()
+    perplexities = {"model": gap.model.mean(), "exact": gap.exact.mean(), "unigram": unigram}
+    nats = {"kl": gap.divergence.mean(), "excess": excess, "excess_standard_error": error}
+    return [*(Metric("against_optimum", row, column, seed, math.exp(value), n, "perplexity")
+              for column, value in perplexities.items()),
+            *(Metric("against_optimum", row, column, seed, float(value), n, "nats") for column, value in nats.items())]

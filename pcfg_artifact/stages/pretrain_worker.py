@@ -1,0 +1,181 @@
+"""One process of pre-training: `python -m pcfg_artifact.stages.pretrain_worker JOB.json`, alone or under torchrun.
+
+The job file names the model, its settings and the shards; stages/pretrain.py writes it.  With `--processes N` this
+starts torchrun for N of itself.  A checkpoint in the job's folder is continued, a finished model is left alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import resource
+import signal
+import sys
+import time
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pcfg_artifact import artifacts
+from pcfg_artifact.artifacts import Folder, Ragged
+from pcfg_artifact.errors import ArtifactError, StageError
+
+if TYPE_CHECKING:
+    from pcfg_artifact.mlm.training import Place
+
+PR_SET_PDEATHSIG = 1
+FINISHED = "training.json"  # in a model's folder, which appears as a whole
+STEP, FACTS = "step.txt", "facts.json"  # beside the checkpoints: how far, how fast
+# Extra arguments for torchrun, for training over several machines.
+TORCHRUN = "PCFG_ARTIFACT_TORCHRUN"
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("job", type=Path)
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--parent", type=int, help="end when this process is gone")
+    args = parser.parse_args(arguments)
+    end_with_parent(args.parent)
+    several_machines = os.environ.get(TORCHRUN, "").split()
+    if "RANK" not in os.environ and (args.processes > 1 or several_machines):
+        from torch.distributed.run import main as torchrun
+
+        rendezvous = several_machines or ["--standalone"]
+        torchrun([*rendezvous, f"--nproc-per-node={args.processes}", "-m", __spec__.name, str(args.job)])
+        return 0
+    try:
+        run_job(args.job)
+    except ArtifactError as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        return error.exit_code
+    return 0
+
+
+def end_with_parent(parent: int | None) -> None:
+    """Ask the kernel (Linux) to end this process when its parent dies, however it dies."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if parent is not None and os.getppid() != parent:
+        sys.exit("the process that started this one is gone")
+
+
+def run_job(path: Path) -> None:
+    """Train the job's model to its end, evaluate it, and write its folder."""
+    import torch  # here, so that a process that only starts torchrun does not wait for it
+    from torch import distributed
+
+    from pcfg_artifact.mlm import data, evaluation, model, tokenizer, training
+    from pcfg_artifact.stages import checkpoints
+
+    job = artifacts.read_json(path)
+    name, words, cfg, folder, final = job["model"], job["words"], job["config"], path.parent, Path(job["final"])
+    if (final / FINISHED).is_file():
+        return
+    place = enter_group(job["device"], cfg["precision"])
+    sizes = {"n_words": len(words), "max_length": cfg["max_length"]}
+    common = {"masking": data.Masking(cfg["mask_rate"], cfg["corruption"]), "seed": cfg["seed"],
+              "batch_size": cfg["batch_size"], "batch_tokens": cfg["batch_tokens"], **sizes}
+    corpus = data.MaskedCorpus(read_shard(job["pretraining"]), **common)
+    validation = data.MaskedCorpus(read_shard(job["validation"]), **common)
+    config = model.build_config(model.Shape.parse(name), width=cfg["width"], dropout=cfg["dropout"],
+                                initial_scale=cfg["initial_scale"], **sizes)
+    network = model.build_model(config, cfg["seed"])
+    if place.precision == "float64":
+        network.double()
+    recipe = training.Recipe(**{field.name: cfg[field.name] for field in fields(training.Recipe)
+                                if field.name in cfg})
+    start = checkpoints.read_latest(folder)
+    first, began = start.step if start else 0, time.monotonic()
+
+    def report(step: int, loss: float) -> None:
+        if place.rank == 0:
+            (folder / STEP).write_text(str(step))
+            print(f"{name} step {step} of {recipe.steps}, loss {loss:.4f}, "
+                  f"{(step - first) / (time.monotonic() - began):.2f} steps/s", flush=True)
+
+    def loss_on(corpus: data.MaskedCorpus, limit: int | None) -> float:
+        batches = corpus.in_order("validation", place.rank, place.world_size, limit)
+        return evaluation.mean_loss(network, batches, place)
+
+    try:
+        progress = training.train(
+            network, corpus, recipe, seed=cfg["seed"], place=place, start=start, report=report,
+            save=lambda progress: checkpoints.write(folder, progress), save_every=cfg["save_every"],
+            validate=lambda _: loss_on(validation, cfg["n_curve"]), validate_every=cfg["validate_every"])
+        seconds = time.monotonic() - began
+        result = {"model": name, "losses": progress.losses, "validation": progress.validation,
+                  "training_loss": loss_on(corpus, len(validation.usable)),
+                  "validation_loss": loss_on(validation, None), "n_validation": len(validation.usable),
+                  "n_left_out": corpus.n_left_out + validation.n_left_out}
+    except torch.OutOfMemoryError as error:
+        raise StageError(f"{name}: out of memory on {place.device} with micro-batches of {cfg['batch_tokens']} tokens; "
+                         f"lower pretrain.batch_tokens and run the same command again") from error
+    if place.rank == 0:
+        n_tokens, n_padded = evaluation.count_tokens(corpus, recipe.steps, sample=50)
+        artifacts.write_json(folder / FACTS, {
+            "tokens_per_second": round((recipe.steps - first) * n_tokens / seconds, 1), "seconds": round(seconds, 1),
+            "padding_share": round(1 - n_tokens / n_padded, 4), "world_size": place.world_size,
+            "precision": place.precision, "resumed_from_step": first, **peak_memory(place.device)})
+        publish(network, tokenizer.build_tokenizer(words, cfg["max_length"]), result, folder, final)
+    if place.world_size > 1:
+        distributed.barrier()
+        distributed.destroy_process_group()
+
+
+def enter_group(device: str, precision: str) -> Place:
+    """Take the place that torchrun gives this process, or the only one; one thread, one GPU each."""
+    import torch
+    from torch import distributed
+
+    from pcfg_artifact.mlm.training import Place, precision_of
+
+    rank, world_size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    torch.set_num_threads(1)
+    precision = precision_of(precision, device)
+    if device == "cuda":
+        device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
+        torch.cuda.set_device(device)
+    if world_size > 1:
+        distributed.init_process_group("gloo" if device == "cpu" else "nccl")
+    return Place(rank, world_size, device, precision)
+
+
+def peak_memory(device: str) -> dict[str, float]:
+    import torch
+
+    facts = {"peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)}
+    if device != "cpu":
+        facts["peak_gpu_memory_mb"] = round(torch.cuda.max_memory_allocated() / 2**20, 1)
+    return facts
+
+
+def read_shard(name: str) -> Ragged:
+    """A memory-mapped shard, named by its folder and stem as the sample stage writes it."""
+    path = Path(name)
+    return Folder(path.parent).ragged(path.name, memory_map=True)
+
+
+def publish(network: Any, tokenizer: Any, result: dict[str, Any], folder: Path, final: Path) -> None:
+    """Write the model's folder beside its checkpoints, give it its final name in one step, and drop the checkpoints."""
+    from transformers.utils import logging
+
+    from pcfg_artifact.stages import checkpoints
+
+    logging.disable_progress_bar()
+    unfinished = folder / "finished"
+    try:
+        network.save_pretrained(unfinished)
+        tokenizer.save_pretrained(unfinished)
+        artifacts.write_json(unfinished / FINISHED, result)
+        final.parent.mkdir(parents=True, exist_ok=True)
+        os.replace(unfinished, final)
+        checkpoints.remove_all(folder)
+    except OSError as error:
+        raise StageError(f"cannot write {final}: {error.strerror or error}; the last checkpoint is intact: "
+                         f"free space and run the same command again") from error
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
