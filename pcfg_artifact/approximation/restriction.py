@@ -40,3 +40,16 @@ def restrict(grammar: PCFG, interminals: np.ndarray) -> PCFG:
     rules = is_kept[grammar.binary].all(axis=1)
     return replace(grammar, root=root, binary=grammar.binary[rules], binary_prob=grammar.binary_prob[rules],
                    is_proper=False)
+
+
+def compact(grammar: PCFG, interminals: np.ndarray) -> PCFG:
+    """The restricted grammar with `interminals` alone, numbered in the order given; all pre-terminals stay."""
+    few = restrict(grammar, interminals)
+    new_id = np.full(grammar.n_nonterminals, -1, np.int32)
+    new_id[interminals] = np.arange(len(interminals))
+    new_id[grammar.n_interminals:] = len(interminals) + np.arange(grammar.n_preterminals)
+    kept = np.flatnonzero(new_id >= 0)
+    order = kept[np.argsort(new_id[kept])]
+    return replace(few, interminals=tuple(grammar.interminals[a] for a in interminals), root=few.root[order],
+                   binary=new_id[few.binary], lexical=np.stack([new_id[few.lexical[:, 0]], few.lexical[:, 1]], axis=1),
+                   symbol_counts=None if few.symbol_counts is None else few.symbol_counts[order])

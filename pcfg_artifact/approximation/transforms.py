@@ -1,0 +1,96 @@
+"""Learned transforms W: the directions in which the vectors of a span lie, for every width of the span."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from pcfg_artifact.errors import UsageError
+from pcfg_artifact.parsing import Chart
+
+Transforms = dict[int, np.ndarray]  # width of the span -> W (k, n), orthonormal rows
+
+STATISTICS = ("marginals", "inside", "outside")
+
+
+class Correlations:
+    """X of every width: the sum over sentences s of X_s / |X_s|, with X_s the sum of v v^T over the spans of s.
+
+    v is a vector over the chosen in-terminals: marginals, inside or outside probabilities of the span.  Sentences are
+    added one by one and not kept, so memory does not depend on how many there are.
+    """
+
+    def __init__(self, interminals: np.ndarray, max_width: int) -> None:
+        self.interminals = np.asarray(interminals)
+        self.n_sentences = 0
+        self._sums = np.zeros((max_width + 1, len(self.interminals), len(self.interminals)))
+
+    def add(self, chart: Chart, statistic: str = "marginals") -> None:
+        """Add one sentence; one without probability says nothing and is left out."""
+        if chart.log_prob == -np.inf:
+            return
+        if chart.length >= len(self._sums):
+            raise UsageError(f"the sentence has {chart.length} words; these correlations reach {len(self._sums) - 1}")
+        vectors = span_vectors(chart, self.interminals, statistic)
+        for width in range(2, chart.length + 1):
+            starts = np.arange(chart.length - width + 1)
+            of_width = vectors[starts, starts + width]
+            used = np.flatnonzero(of_width.any(axis=0))
+            correlation = of_width[:, used].T @ of_width[:, used]
+            norm = np.linalg.norm(correlation)
+            if norm > 0:
+                self._sums[width][np.ix_(used, used)] += correlation / norm
+        self.n_sentences += 1
+
+    def transforms(self, rank: int) -> Transforms:
+        """W of every width that was seen: the `rank` leading eigenvectors of its X."""
+        self._check(rank)
+        return {width: leading_eigenvectors(total, rank) for width, total in enumerate(self._sums) if total.any()}
+
+    def shared_transform(self, rank: int) -> Transforms:
+        """One W for all widths, from the sum of their X."""
+        self._check(rank)
+        return {2: leading_eigenvectors(self._sums.sum(axis=0), rank)}
+
+    def _check(self, rank: int) -> None:
+        if not 1 <= rank <= len(self.interminals):
+            raise UsageError(f"rank {rank} is outside 1 to {len(self.interminals)}, the number of in-terminals")
+        if not self._sums.any():
+            raise UsageError("no sentence of two or more words with probability was added; W cannot be learned")
+
+
+def span_vectors(chart: Chart, interminals: np.ndarray, statistic: str) -> np.ndarray:
+    """(L+1, L+1, n) vectors of the spans of width >= 2, those of one width on one scale (which X_s / |X_s| removes)."""
+    starts, ends = chart.entry_bounds
+    place = np.full(chart.n_nonterminals, -1)
+    place[interminals] = np.arange(len(interminals))
+    column = place[chart.symbols]
+    if statistic == "marginals":
+        values = chart.entry_marginals
+    elif statistic in STATISTICS:
+        logs = chart.entry_log_inside if statistic == "inside" else chart.entry_log_outside
+        peak = np.full(chart.length + 1, -np.inf)
+        np.maximum.at(peak, (ends - starts)[column >= 0], logs[column >= 0])
+        peak[peak == -np.inf] = 0.0
+        values = np.exp(np.where(column >= 0, logs - peak[ends - starts], -np.inf))
+    else:
+        raise UsageError(f"statistic {statistic!r} is unknown; expected one of {', '.join(STATISTICS)}")
+    kept = (column >= 0) & (ends - starts >= 2)
+    vectors = np.zeros((chart.length + 1, chart.length + 1, len(interminals)))
+    vectors[starts[kept], ends[kept], column[kept]] = values[kept]
+    return vectors
+
+
+def leading_eigenvectors(matrix: np.ndarray, rank: int) -> np.ndarray:
+    """(rank, n) orthonormal rows, largest eigenvalue first."""
+    return np.ascontiguousarray(np.linalg.eigh(matrix)[1][:, ::-1][:, :rank].T)
+
+
+def learn_transforms(charts: Iterable[Chart], interminals: np.ndarray, rank: int, max_width: int,
+                     statistic: str = "marginals") -> Transforms:
+    """W of every width from the charts of training sentences."""
+    correlations = Correlations(interminals, max_width)
+    for chart in charts:
+        correlations.add(chart, statistic)
+    return correlations.transforms(rank)
