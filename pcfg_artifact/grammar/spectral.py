@@ -1,0 +1,183 @@
+"""Spectral learning of a latent-variable PCFG (Cohen, Stratos, Collins, Foster, Ungar 2012, 2013, 2014).
+
+For every symbol, the cross-covariance of what is below its nodes and what is around them has a low rank: the number of
+latent states.  Its singular vectors turn both kinds of features into short vectors Y (inside) and Z (outside) with
+E[Z Y'] = I.  Moments of these vectors are the tensors of the rules, in a basis that cancels in every sum over states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse.linalg import svds
+
+from pcfg_artifact.errors import GrammarError
+from pcfg_artifact.grammar.latent import LatentPCFG, tensor_offsets
+from pcfg_artifact.grammar.pcfg import PCFG
+from pcfg_artifact.grammar.spectral_features import NONE, Nodes, collect_nodes, inside_features, outside_features
+from pcfg_artifact.seeding import stream
+from pcfg_artifact.treebank.tree import Tree
+
+INTERMINAL_STATES, PRETERMINAL_STATES = 13, 16
+SMOOTHING = 12.2
+COUNT_OFFSET = 5  # added to a feature's count before its inverse root scales it: tames features seen once
+VANISHING = 1e-8  # a singular value this small beside the largest is rounding
+DENSE_SIDE = 64  # matrices with a side up to this are decomposed whole: quicker than iterating
+
+Progress = Callable[[Iterable], Iterable]
+
+
+@dataclass(frozen=True, eq=False)
+class NodeVectors:
+    """Y and Z of every node, (M, S) each, zero beyond the n_states (N,) of its symbol."""
+
+    nodes: Nodes
+    inside: np.ndarray
+    outside: np.ndarray
+    n_states: np.ndarray
+
+    def truncated(self, pcfg: PCFG, n_interminal_states: int, n_preterminal_states: int) -> NodeVectors:
+        """The vectors for fewer states: singular vectors are nested.  One state is the constant 1, the plain PCFG."""
+        limit = state_limits(pcfg, n_interminal_states, n_preterminal_states)
+        n_states = np.minimum(self.n_states, limit)
+        most = int(n_states.max())
+        is_kept = np.arange(most) < n_states[self.nodes.symbol][:, None]
+        inside, outside = self.inside[:, :most] * is_kept, self.outside[:, :most] * is_kept
+        is_single = limit[self.nodes.symbol] == 1
+        inside[is_single, 0] = outside[is_single, 0] = 1.0
+        return NodeVectors(self.nodes, inside, outside, n_states)
+
+
+def learn_spectral(trees: Sequence[Tree], pcfg: PCFG, variant: str = "vm",
+                   n_interminal_states: int = INTERMINAL_STATES, n_preterminal_states: int = PRETERMINAL_STATES,
+                   smoothing: float = SMOOTHING, seed: int = 0, progress: Progress = iter) -> LatentPCFG:
+    """The spectral latent-variable PCFG of the treebank trees from which `pcfg` was learned."""
+    vectors = node_vectors(collect_nodes(trees, pcfg, variant, progress), pcfg, n_interminal_states,
+                           n_preterminal_states, seed, progress)
+    return latent_pcfg(vectors, pcfg, smoothing, progress)
+
+
+def state_limits(pcfg: PCFG, n_interminal_states: int, n_preterminal_states: int) -> np.ndarray:
+    """(N,) the largest number of states that each symbol may have."""
+    if min(n_interminal_states, n_preterminal_states) < 1:
+        raise GrammarError(f"{n_interminal_states} states for in-terminals and {n_preterminal_states} for "
+                           f"pre-terminals were asked for; a symbol needs at least 1")
+    return np.repeat([n_interminal_states, n_preterminal_states], [pcfg.n_interminals, pcfg.n_preterminals])
+
+
+# ---- projection -----------------------------------------------------------------------------------------------------
+
+
+def node_vectors(nodes: Nodes, pcfg: PCFG, n_interminal_states: int = INTERMINAL_STATES,
+                 n_preterminal_states: int = PRETERMINAL_STATES, seed: int = 0,
+                 progress: Progress = iter) -> NodeVectors:
+    """Project the features of every node, symbol by symbol."""
+    below, around = inside_features(nodes, pcfg), outside_features(nodes, pcfg)
+    limit = state_limits(pcfg, n_interminal_states, n_preterminal_states)
+    n_states = np.ones_like(limit)
+    inside, outside = (np.zeros((len(nodes.symbol), limit.max())) for _ in range(2))
+    order = np.argsort(nodes.symbol, kind="stable")
+    first = np.searchsorted(nodes.symbol[order], np.arange(pcfg.n_nonterminals + 1))
+    for a in progress(range(pcfg.n_nonterminals)):
+        mine = order[first[a]:first[a + 1]]
+        if limit[a] == 1:
+            inside[mine, 0] = outside[mine, 0] = 1.0  # one state knows nothing: the plain PCFG
+            continue
+        left, right = project(indicators(below[mine]), indicators(around[mine]), limit[a], stream(seed, "spectral", a))
+        n_states[a] = left.shape[1]
+        inside[mine, :n_states[a]], outside[mine, :n_states[a]] = left, right
+    return NodeVectors(nodes, inside, outside, n_states)
+
+
+def indicators(features: np.ndarray) -> sparse.csr_array:
+    """(n, d) scaled indicators of the features (n, ...) of n nodes: sqrt(n / (count + 5)) where a node has one."""
+    present = features != NONE
+    rows = np.nonzero(present)[0]
+    _, columns, counts = np.unique(features[present], return_inverse=True, return_counts=True)
+    scale = np.sqrt(len(features) / (counts + COUNT_OFFSET))
+    return sparse.csr_array((scale[columns], (rows, columns)), shape=(len(features), len(counts)))
+
+
+def project(below: sparse.csr_array, around: sparse.csr_array, n_states: int,
+            rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Y and Z, (n, m) each, of n nodes from their features: m = n_states, or the rank where it is less.
+
+    With the truncated singular value decomposition U S V' of the cross-covariance, Y = U' phi and Z = S^-1 V' psi.
+    """
+    covariance = (below.T @ around) / below.shape[0]
+    u, s, v = truncated_svd(covariance, n_states, rng)
+    m = int((s > VANISHING * s[0]).sum())
+    return below @ u[:, :m], (around @ v[:, :m]) / s[:m]
+
+
+def truncated_svd(matrix: sparse.csr_array, rank: int,
+                  rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The `rank` largest singular triplets (fewer if a side is shorter): U (d, r), s (r,) falling, V (d', r)."""
+    if min(matrix.shape) <= max(DENSE_SIDE, 2 * rank):
+        u, s, vt = np.linalg.svd(matrix.toarray(), full_matrices=False)
+        return u[:, :rank], s[:rank], vt[:rank].T
+    u, s, vt = svds(matrix, k=rank, v0=rng.standard_normal(min(matrix.shape)))
+    order = np.argsort(-s)
+    return u[:, order], s[order], vt[order].T
+
+
+# ---- moments --------------------------------------------------------------------------------------------------------
+
+
+def latent_pcfg(vectors: NodeVectors, pcfg: PCFG, smoothing: float = SMOOTHING,
+                progress: Progress = iter) -> LatentPCFG:
+    """Rule tensors and root vectors from the vectors of all nodes."""
+    nodes, m = vectors.nodes, vectors.n_states
+    n_binary = len(pcfg.binary)
+    mean_inside = _means(vectors.inside, nodes.symbol, pcfg.n_nonterminals)
+    mean_outside = _means(vectors.outside, nodes.symbol, pcfg.n_nonterminals)
+
+    offsets = tensor_offsets(pcfg, m)
+    tensors = np.zeros(offsets[-1])
+    order = np.argsort(nodes.rule, kind="stable")
+    first = np.searchsorted(nodes.rule[order], np.arange(n_binary + 1))
+    for rule in progress(range(n_binary)):
+        a, b, c = pcfg.binary[rule]
+        used = order[first[rule]:first[rule + 1]]
+        if not len(used):
+            continue
+        mean = smoothed_moment(vectors.outside[used, :m[a]], vectors.inside[nodes.left[used], :m[b]],
+                               vectors.inside[nodes.right[used], :m[c]], mean_outside[a, :m[a]],
+                               mean_inside[b, :m[b]], mean_inside[c, :m[c]], smoothing)
+        tensors[offsets[rule]:offsets[rule + 1]] = pcfg.binary_prob[rule] * mean.ravel()
+
+    is_leaf = nodes.left == NONE
+    lexical = _means(vectors.outside[is_leaf], nodes.rule[is_leaf] - n_binary, len(pcfg.lexical))
+    roots = nodes.symbol[nodes.is_root]
+    root = _means(vectors.inside[nodes.is_root], roots, pcfg.n_nonterminals)
+    share = np.bincount(roots, minlength=pcfg.n_nonterminals) / len(roots)
+    return LatentPCFG(pcfg, m, root * share[:, None], lexical * pcfg.lexical_prob[:, None], tensors)
+
+
+def smoothed_moment(outside: np.ndarray, left: np.ndarray, right: np.ndarray, mean_outside: np.ndarray,
+                    mean_left: np.ndarray, mean_right: np.ndarray, smoothing: float) -> np.ndarray:
+    """The mean of Z (x) Y (x) Y over a rule's n occurrences, mixed with its factors: the fewer, the simpler.
+
+    outside (n, i), left (n, j), right (n, k): vectors of the node and its children at every occurrence.
+    mean_*: means over all nodes of the three symbols, wherever they occur.
+    """
+    n = len(outside)
+    trust = np.sqrt(n) / (smoothing + np.sqrt(n))
+    z, y, x = outside.mean(axis=0), left.mean(axis=0), right.mean(axis=0)
+    together = np.tensordot(outside, left[:, :, None] * right[:, None, :], axes=(0, 0)) / n
+    pairs = (np.multiply.outer(outside.T @ left / n, x)
+             + np.einsum("ik,j->ijk", outside.T @ right / n, y)
+             + np.multiply.outer(z, left.T @ right / n)) / 3
+    apart = np.multiply.outer(z, np.multiply.outer(y, x))
+    anywhere = np.multiply.outer(mean_outside, np.multiply.outer(mean_left, mean_right))
+    return trust * together + (1 - trust) * (trust * pairs + (1 - trust) * (trust * apart + (1 - trust) * anywhere))
+
+
+def _means(vectors: np.ndarray, group: np.ndarray, n_groups: int) -> np.ndarray:
+    """(n_groups, S) mean vector of each group, zero for an empty one."""
+    counts = np.bincount(group, minlength=n_groups)
+    member = sparse.csr_array((np.ones(len(group)), (group, np.arange(len(group)))), shape=(n_groups, len(group)))
+    return (member @ vectors) / np.maximum(counts, 1)[:, None]
