@@ -38,6 +38,7 @@ class Judgement:
     expected: str
     reason: str
     cell: Cell | None = None
+    where: str = ""  # of a relation: the comparison nearest to failing
 
 
 @dataclass(frozen=True)
@@ -122,8 +123,8 @@ def judge_paper(run: Run, measured: Measured, paper: Mapping[Cell, Expected]) ->
 def paper_applies(run: Run, measured: Measured) -> str | None:
     if run.profile != "paper":
         return f"the paper's numbers are of the paper's scale, this is the profile {run.profile}"
-    counts = tuple(measured[cell].number if (cell := Cell("grammar", row, "vm")) in measured else None
-                   for row in ("train_trees", "test_trees"))
+    counts = tuple(measured[cell].number if (cell := Cell("treebank", part, "trees")) in measured else None
+                   for part in ("train", "test"))
     if counts != PAPER_TREES:
         return (f"the paper's numbers are of {PAPER_TREES[0]:,} training and {PAPER_TREES[1]:,} test trees of the "
                 f"Penn Treebank, this run read {counts[0]} and {counts[1]}")
@@ -158,7 +159,8 @@ def judge_relations(run: Run, measured: Measured, relations: Sequence[Relation],
         if found.outcome in (MISSING, INAPPLICABLE):
             judgements.append(Judgement("relation", relation.id, verdict, "", "", found.measured))
         else:
-            judgements.append(Judgement("relation", relation.id, verdict, found.measured, found.expected, reason))
+            judgements.append(Judgement("relation", relation.id, verdict, found.measured, found.expected, reason,
+                                        where=found.where))
     if record is not None:
         known = {relation.id for relation in relations}
         judgements += [Judgement("relation", id_, Verdict.NOT_MEASURED, "", "",

@@ -11,7 +11,7 @@ import string
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -73,6 +73,7 @@ class Evaluation:
     outcome: str
     measured: str
     expected: str
+    where: str = ""
     n_compared: int = 0
 
 
@@ -236,82 +237,90 @@ def _matching(names: Mapping[str, Any], pattern: str) -> list[str]:
 
 # ---- judging --------------------------------------------------------------------------------------------------------
 
-# A check gives, for one binding, (slack, measured, expected) per comparison; it holds where slack >= 0 (NaN does not).
-Comparison = tuple[float, str, str]
+class Comparison(NamedTuple):
+    """One comparison of a relation; it holds where slack >= 0, which NaN is not."""
+
+    slack: float
+    measured: str
+    expected: str
+    where: str
 
 
-def _bound(relation: Relation, groups: dict[str, list[list[Found]]]) -> list[Comparison]:
+Groups = Mapping[str, list[list[Found]]]  # name of the selector(s) -> per selector, the numbers it found
+
+
+def _flat(groups: Groups, name: str) -> list[Found]:
+    return list(itertools.chain.from_iterable(groups[name]))
+
+
+def _bound(relation: Relation, groups: Groups) -> list[Comparison]:
     sign, word = (1, "at most") if relation.kind == "at_most" else (-1, "at least")
-    return [(sign * (relation.number - f.number), f"{f} ({f.label})", f"{word} {relation.number:g}")
-            for group in groups["cells"] for f in group]
+    return [Comparison(sign * (relation.number - f.number), str(f), f"{word} {relation.number:g}", f.label)
+            for f in _flat(groups, "cells")]
 
 
-def _below(relation: Relation, groups: dict[str, list[list[Found]]]) -> list[Comparison]:
-    lowers, uppers = (list(itertools.chain.from_iterable(groups[name])) for name in ("lower", "upper"))
-    wanted = "the second not below the first"
-    if relation.number:
-        wanted = f"the second at {'least' if relation.number > 0 else 'most'} {abs(relation.number):g} "
-        wanted += "more" if relation.number > 0 else "less"
-    return [(up.number - low.number - relation.number, f"{low} ({low.label}) against {up} ({up.label})",
-             wanted) for low, up in itertools.product(lowers, uppers)]
+def _below(relation: Relation, groups: Groups) -> list[Comparison]:
+    margin = relation.number
+    wanted = "second not lower" if not margin else f"{margin:+g} or {'more' if margin > 0 else 'better'}"
+    return [Comparison(up.number - low.number - margin, f"{low} and {up}", wanted, f"{low.label}; {up.label}")
+            for low, up in itertools.product(_flat(groups, "lower"), _flat(groups, "upper"))]
 
 
-def _monotone(relation: Relation, groups: dict[str, list[list[Found]]]) -> list[Comparison]:
-    chain = list(itertools.chain.from_iterable(groups["cells"]))
+def _monotone(relation: Relation, groups: Groups) -> list[Comparison]:
+    chain = _flat(groups, "cells")
     if len(chain) < 2:
         raise _Missing("a chain of one number has no order")
     sign = -1 if relation.falling else 1
     steps = [sign * (b.number - a.number) + relation.number for a, b in itertools.pairwise(chain)]
-    worst = math.nan if any(math.isnan(s) for s in steps) else min(steps)
+    worst = math.nan if any(math.isnan(step) for step in steps) else min(steps)
     order = "falling" if relation.falling else "rising"
-    return [(worst, f"{', '.join(map(str, chain))} ({chain[0].label} …)",
-             f"{order} (a step back of {relation.number:g} at most)" if relation.number else order)]
+    return [Comparison(worst, ", ".join(map(str, chain)),
+                       f"{order}, steps back of {relation.number:g} allowed" if relation.number else order,
+                       f"{chain[0].label} to {chain[-1].label}")]
 
 
-def _spread(relation: Relation, groups: dict[str, list[list[Found]]]) -> list[Comparison]:
-    found = list(itertools.chain.from_iterable(groups["cells"]))
+def _spread(relation: Relation, groups: Groups) -> list[Comparison]:
+    found = _flat(groups, "cells")
     if len(found) < 2:
         raise _Inapplicable("this profile has one number where the claim compares several")
     numbers = np.array([f.number for f in found])
     percent = 100 * float(numbers.max() - numbers.min()) / float(numbers.min())
-    return [(relation.number - percent, f"{min(numbers):.4g} to {max(numbers):.4g}: {percent:.1f}% apart",
-             f"within {relation.number:g}%")]
+    return [Comparison(relation.number - percent, f"{numbers.min():.4g} to {numbers.max():.4g}, {percent:.1f}% apart",
+                       f"within {relation.number:g}%", ", ".join(f.label for f in found))]
 
 
-def _same_order(relation: Relation, groups: dict[str, list[list[Found]]]) -> list[Comparison]:
+def _same_order(relation: Relation, groups: Groups) -> list[Comparison]:
     first, second = ([_single(group) for group in groups[name]] for name in ("first", "second"))
     comparisons = []
     for i, j in itertools.combinations(range(len(first)), 2):
         a, b = first[j].number - first[i].number, second[j].number - second[i].number
-        agree = math.nan if math.isnan(a) or math.isnan(b) else min(abs(a), abs(b)) * (1.0 if a * b > 0 else -1.0)
-        comparisons.append((agree if agree != 0 else -1.0,
-                            f"{first[i]} to {first[j]} and {second[i]} to {second[j]} "
-                            f"({first[i].label}, {first[j].label})",
-                            "both pairs in the same order"))
+        agree = min(abs(a), abs(b)) if a * b > 0 else -1.0  # NaN and ties do not agree
+        comparisons.append(Comparison(agree, f"{first[i]} to {first[j]}, {second[i]} to {second[j]}",
+                                      "same direction", f"{first[i].label}, {first[j].label}"))
     return comparisons
 
 
-def _trend(relation: Relation, groups: dict[str, list[list[Found]]]) -> list[Comparison]:
-    chain = list(itertools.chain.from_iterable(groups["cells"]))
+def _trend(relation: Relation, groups: Groups) -> list[Comparison]:
+    chain = _flat(groups, "cells")
     if len(chain) < 2:
         raise _Inapplicable("a trend needs at least two numbers")
     numbers = np.array([f.number for f in chain])
     correlation = _correlation(_ranks(numbers), np.arange(len(numbers), dtype=float))
     slack = correlation - relation.number
-    return [(slack if slack != 0 else -1.0, f"rank correlation {correlation:.2f} ({chain[0]} … {chain[-1]})",
-             f"more than {relation.number:g}")]
+    return [Comparison(slack if slack != 0 else -1.0, f"{chain[0]} to {chain[-1]}, rank correlation {correlation:.2f}",
+                       f"more than {relation.number:g}", f"{chain[0].label} to {chain[-1].label}")]
 
 
-def _alike(relation: Relation, groups: dict[str, list[list[Found]]]) -> list[Comparison]:
-    first, second = (list(itertools.chain.from_iterable(groups[name])) for name in ("first", "second"))
+def _alike(relation: Relation, groups: Groups) -> list[Comparison]:
+    first, second = _flat(groups, "first"), _flat(groups, "second")
     if len(first) != len(second):
         raise _Missing(f"{len(first)} numbers stand against {len(second)}")
     correlation = _correlation(np.array([f.number for f in first]), np.array([f.number for f in second]))
-    return [(correlation - relation.number, f"correlation {correlation:.3f} over {len(first)} numbers",
-             f"at least {relation.number:g}")]
+    return [Comparison(correlation - relation.number, f"correlation {correlation:.3f}", f"at least {relation.number:g}",
+                       f"{len(first)} numbers")]
 
 
-CHECKS: dict[str, Callable[[Relation, dict[str, list[list[Found]]]], list[Comparison]]] = {
+CHECKS: dict[str, Callable[[Relation, Groups], list[Comparison]]] = {
     "at_most": _bound, "at_least": _bound, "below": _below, "monotone": _monotone, "spread_within": _spread,
     "same_order": _same_order, "rising_trend": _trend, "alike": _alike}
 
@@ -335,10 +344,11 @@ def evaluate(relation: Relation, measured: Measured, roles: Roles) -> Evaluation
         return Evaluation(MISSING, str(missing), "")
     except _Inapplicable as reason:
         return Evaluation(INAPPLICABLE, str(reason), "")
-    worst = min(comparisons, key=lambda c: -math.inf if math.isnan(c[0]) else c[0])
-    n_failed = sum(not slack >= 0 for slack, _, _ in comparisons)
-    share = f"; {n_failed} of {len(comparisons)} comparisons fail" if n_failed and len(comparisons) > 1 else ""
-    return Evaluation(FAILS if n_failed else HOLDS, worst[1] + share, worst[2], len(comparisons))
+    worst = min(comparisons, key=lambda c: -math.inf if math.isnan(c.slack) else c.slack)
+    n_failed = sum(not c.slack >= 0 for c in comparisons)
+    share = f"; fails in {n_failed} of {len(comparisons)}" if n_failed and len(comparisons) > 1 else ""
+    return Evaluation(FAILS if n_failed else HOLDS, worst.measured, worst.expected, worst.where + share,
+                      len(comparisons))
 
 
 def _single(group: list[Found]) -> Found:

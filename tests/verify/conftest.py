@@ -55,9 +55,8 @@ def plausible_rows(seed: int = 0, noise: float = 0.0) -> list[Metric]:
             rows[Cell("sizes", f"{part} {size}", "built")] = (number, "count")
         for column in ("inside", "outside"):
             rows[Cell("agreement", part, column)] = (3e-15, "relative_error")
-    rows[Cell("grammar", "train_trees", "vm")] = (39_832, "count")
-    rows[Cell("grammar", "test_trees", "vm")] = (1_700, "count")
-    rows[Cell("grammar", "coverage_interminals_20", "vm")] = (0.753, "fraction")
+    rows[Cell("treebank", "train", "trees")] = (39_832, "count")
+    rows[Cell("treebank", "test", "trees")] = (1_700, "count")
     frequency = 1 / np.arange(1, 101) ** 1.3
     for kind in ("interminal", "preterminal"):
         for rank, value in enumerate(frequency / frequency.sum(), start=1):

@@ -1,0 +1,208 @@
+"""The paper's figures, redrawn from measured cells.  A figure whose cells were not measured is not drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from pcfg_artifact.verification.cells import Roles, Tables, Value, natural
+from pcfg_artifact.verification.drawing import MARKERS, SERIES, Drawing, colour, finish, new_figure, styled
+
+SETTINGS = ("PCFG", "PTB", "OOD")
+PROBES = ("linear", "2-layer")
+LENGTH = "span length"
+
+
+def _numbers(row: Mapping[str, Value], prefix: str) -> tuple[list[int], list[float]]:
+    """Columns such as L0, L1, … or l=2, l=3, … as x, and their values as y."""
+    columns = sorted((c for c in row if c.startswith(prefix) and c[len(prefix):].isdigit()), key=natural)
+    return [int(c[len(prefix):]) for c in columns], [row[c].number for c in columns]
+
+
+def _line(axis: Any, x: list[int], y: list[float], index: int, label: str, **options: Any) -> None:
+    name = SERIES[index % len(SERIES)]
+    axis.plot(x, y, color=colour(name), marker=MARKERS[index % len(MARKERS)], label=label, **options)
+
+
+@styled
+def frequency(tables: Tables, roles: Roles) -> Drawing | None:
+    rows = tables.get("figure_frequency", {})
+    figure, [[axis]] = new_figure(6.4, 2.9)
+    drawn = False
+    for index, (kind, label) in enumerate((("interminal ", "in-terminals"), ("preterminal ", "pre-terminals"))):
+        names = sorted((r for r in rows if r.startswith(kind) and "vm" in rows[r]), key=natural)
+        if names:
+            drawn = True
+            axis.plot(range(1, len(names) + 1), [rows[n]["vm"].number for n in names],
+                      color=colour(SERIES[index]), label=f"{label} ({len(names)})")
+    if not drawn:
+        return None
+    axis.set(xscale="log", yscale="log", xlabel="rank", ylabel="share of nodes")
+    axis.legend()
+    return finish(figure, "frequency", "Frequency of non-terminals",
+                  "Share of tree nodes by rank, in the binarised training trees. A small number of symbols carries "
+                  "most of the mass, which is why restricting the algorithm to them can work.")
+
+
+@styled
+def loss_curves(tables: Tables, roles: Roles) -> Drawing | None:
+    rows = tables.get("loss_curve", {})
+    models = [m for m in roles.models if m in rows]
+    if not models:
+        return None
+    figure, [axes] = new_figure(7.2, 3.0, 1, 2, sharey=True)
+    for axis, part in zip(axes, ("training", "validation"), strict=True):
+        for index, model in enumerate(models):
+            points = sorted((int(c.split()[1]), v.number) for c, v in rows[model].items() if c.endswith(f" {part}"))
+            if points:
+                axis.plot(*zip(*points, strict=True), color=colour(SERIES[index % len(SERIES)]), label=model)
+        axis.set(title=part, xlabel="step", ylabel="loss (nats per masked word)" if part == "training" else "")
+    optima = tables.get("table3", {})
+    floors = [optima[model]["optimum"].number for model in models if "optimum" in optima.get(model, {})]
+    if floors:
+        axes[1].axhline(float(np.log(np.mean(floors))), color=colour("ink"), linestyle="--", linewidth=1.2,
+                        label="exact optimum")
+    axes[1].legend()
+    return finish(figure, "loss_curves", "Loss curves, with the exact optimum as floor",
+                  "Masked-word loss while pre-training. The dashed line is what the Inside-Outside algorithm reaches "
+                  "on the same masks: no model can go below it.")
+
+
+@styled
+def f1_by_layer(tables: Tables, roles: Roles) -> Drawing | None:
+    rows = tables.get("figure_layers", {})
+    figure, [axes] = new_figure(7.2, 3.0, 1, 2, sharey=True)
+    drawn = False
+    for axis, setting in zip(axes, ("PCFG", "PTB"), strict=True):
+        for index, model in enumerate(roles.models):
+            row = rows.get(f"{model} linear {setting} EOS sentence_f1")
+            if row:
+                drawn = True
+                _line(axis, *_numbers(row, "L"), index, model)
+        axis.set(title={"PCFG": "sampled text", "PTB": "treebank text"}[setting], xlabel="layer",
+                 ylabel="sentence F1" if setting == "PCFG" else "")
+        axis.xaxis.get_major_locator().set_params(integer=True)
+    if not drawn:
+        return None
+    axes[1].legend()
+    return finish(figure, "f1_by_layer", "Parsing F1 by layer and model",
+                  "Linear probe that reads a word and EOS. Layer 0 holds the embeddings before any attention.")
+
+
+@styled
+def probe_comparison(tables: Tables, roles: Roles) -> Drawing | None:
+    rows = tables.get("figure_layers", {})
+    figure, [axes] = new_figure(7.2, 2.8, 1, 2, sharey=True)
+    drawn = False
+    for axis, given in zip(axes, ("EOS", "ADJ"), strict=True):
+        for index, probe in enumerate(PROBES):
+            for position, setting in enumerate(SETTINGS):
+                row = rows.get(f"{roles.base} {probe} {setting} {given} sentence_f1")
+                if not row or "L0" not in row:
+                    continue
+                drawn = True
+                _, y = _numbers(row, "L")
+                place = position + 0.24 * (index - 0.5)
+                axis.plot([place, place], [y[0], max(y)], color=colour(SERIES[index]), linewidth=2.4, alpha=0.45)
+                axis.plot(place, y[0], marker="o", markersize=6, markerfacecolor=colour("paper"),
+                          color=colour(SERIES[index]), linestyle="none",
+                          label=f"{probe}, layer 0" if position == 0 else None)
+                axis.plot(place, max(y), marker="o", markersize=6, color=colour(SERIES[index]), linestyle="none",
+                          label=f"{probe}, best layer" if position == 0 else None)
+        axis.set(title={"EOS": "word and EOS", "ADJ": "three adjacent words"}[given], xticks=range(3),
+                 xticklabels=SETTINGS, ylabel="sentence F1" if given == "EOS" else "", xlim=(-0.5, 2.5))
+        axis.grid(axis="x", visible=False)
+    if not drawn:
+        return None
+    axes[1].legend(loc="lower left")
+    return finish(figure, "eos_and_adj", "What a probe reads: word and EOS, or adjacent words",
+                  f"From layer 0 (open) to the best layer (filled) of {roles.base}. Adjacent words give much of the "
+                  f"tree without any context, so that probe says less about the model.")
+
+
+@styled
+def marginals(tables: Tables, roles: Roles) -> Drawing | None:
+    rows = tables.get("figure_marginals", {})
+    if not rows or roles.base is None:
+        return None
+    last = roles.layers(roles.base)
+    figure, [axes] = new_figure(7.2, 3.0, 1, 2, sharey=True)
+    for index, probe in enumerate(PROBES):
+        for layer, style in ((last, "-"), (0, ":")):
+            row = rows.get(f"{roles.base} {probe} PTB L{layer} pearson")
+            if row:
+                _line(axes[0], *_numbers(row, "l="), index, f"{probe}, layer {layer}", linestyle=style)
+    for index, setting in enumerate(SETTINGS):
+        row = rows.get(f"{roles.base} 2-layer {setting} L{last} pearson")
+        if row:
+            _line(axes[1], *_numbers(row, "l="), index, setting)
+    axes[0].set(title="probes, treebank text", xlabel=LENGTH, ylabel="Pearson correlation")
+    axes[1].set(title="settings, 2-layer probe, last layer", xlabel=LENGTH)
+    for axis in axes:
+        axis.legend()
+    return finish(figure, "marginals", "Span marginals recovered from the representations",
+                  f"Correlation between predicted and exact normalised marginals, {roles.base}.")
+
+
+@styled
+def scatter(points: Mapping[str, Any]) -> Drawing:
+    """`points`: {"model", "layer", "lengths": {length: {"true", "predicted", "slope", "intercept"}}}."""
+    lengths = sorted(points["lengths"], key=int)
+    figure, [axes] = new_figure(7.2, 2.7, 1, len(lengths), sharey=True)
+    for axis, length in zip(axes, lengths, strict=True):
+        part = points["lengths"][length]
+        axis.plot(part["true"], part["predicted"], linestyle="none", marker="o", markersize=3, alpha=0.5,
+                  color=colour("c1"), markeredgewidth=0)
+        ends = np.array([0.0, 1.0])
+        axis.plot(ends, part["slope"] * ends + part["intercept"], color=colour("c2"))
+        axis.set(title=f"length {length}", xlabel="exact marginal", xlim=(-0.03, 1.03),
+                 ylabel="predicted" if length == lengths[0] else "")
+    return finish(figure, "scatter", "Predicted and exact marginals, span by span",
+                  f"2-layer probe, layer {points['layer']} of {points['model']}; up to 200 spans of the test set, and "
+                  f"the best line through all of them.")
+
+
+@styled
+def attention(tables: Tables, roles: Roles) -> Drawing | None:
+    rows = tables.get("figure_attention", {})
+    models = [m for m in roles.models if any(r.startswith(f"{m} ") for r in rows)]
+    if not models:
+        return None
+    # As in the paper: the models that share the base's number of heads and have more than one layer.
+    heads = roles.base.split("L")[0]
+    shown = [m for m in models if m.split("L")[0] == heads and roles.layers(m) > 1] or models
+    figure, axes = new_figure(7.2, 2.3 * len(shown), len(shown), 2, sharey="row", sharex="row")
+    for line, model in zip(axes, reversed(shown), strict=True):
+        for axis, setting in zip(line, ("PCFG", "PTB"), strict=True):
+            for layer in range(1, roles.layers(model) + 1):
+                row = rows.get(f"{model} {setting} L{layer}", {})
+                distances = [row[c].number for c in sorted(row, key=natural)]
+                offsets = np.linspace(-0.3, 0.3, len(distances)) if len(distances) > 1 else [0.0]
+                axis.plot(layer + np.asarray(offsets), distances, linestyle="none", marker="o", markersize=3,
+                          color=colour("c1" if setting == "PCFG" else "c2"))
+            axis.set(title=f"{model}, {'sampled' if setting == 'PCFG' else 'treebank'} text",
+                     xlabel="layer" if model == shown[0] else "", ylabel="distance" if setting == "PCFG" else "")
+            axis.xaxis.get_major_locator().set_params(integer=True)
+    return finish(figure, "attention", "Average attended distance of every head",
+                  "One dot a head, sorted within its layer; distance in words.")
+
+
+@styled
+def f1_by_width(tables: Tables, roles: Roles) -> Drawing | None:
+    rows = tables.get("f1_by_length", {})
+    names = [n for n in ("IO PTB", *(f"{roles.base} {probe} PTB" for probe in PROBES)) if n in rows]
+    if not names:
+        return None
+    figure, [[axis]] = new_figure(6.4, 2.8)
+    for index, name in enumerate(names):
+        _line(axis, *_numbers(rows[name], "width "), index, name.removesuffix(" PTB").replace("IO", "Inside-Outside"))
+    axis.set(xlabel="span width (words)", ylabel="F1")
+    axis.legend()
+    return finish(figure, "f1_by_width", "Parsing F1 by span width",
+                  "Whole-tree F1 is dominated by short spans; this shows where each parser loses.")
+
+
+FIGURES: tuple[Callable[[Tables, Roles], Drawing | None], ...] = (
+    frequency, loss_curves, f1_by_layer, probe_comparison, marginals, attention, f1_by_width)

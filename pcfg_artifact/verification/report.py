@@ -1,0 +1,91 @@
+"""report.html: one self-contained page, claims first, formatted once from the judged rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from importlib import resources
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from pcfg_artifact.verification.cells import Value, format_number
+from pcfg_artifact.verification.comparison import FAILING, Judgement, Run, Verdict, passed
+from pcfg_artifact.verification.drawing import Drawing
+from pcfg_artifact.verification.relations import Relation
+from pcfg_artifact.verification.summary import ORDER, counts
+from pcfg_artifact.verification.tables import Table
+
+MAXIMUM_DEVIATIONS = 100
+
+
+@dataclass(frozen=True)
+class StageFacts:
+    name: str
+    time: str
+    memory: str
+    device: str
+    hash: str
+    settings: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the page says of the run itself."""
+
+    treebank: str
+    seed: int
+    stages: tuple[StageFacts, ...]
+    time: str
+    memory: str
+    versions: tuple[tuple[str, str], ...]
+    record: str = ""
+
+
+@dataclass(frozen=True)
+class Claim:
+    judgement: Judgement
+    relation: Relation | None
+
+
+@dataclass(frozen=True)
+class Page:
+    """Everything the page shows."""
+
+    run: Run
+    facts: Facts
+    judgements: Sequence[Judgement]
+    relations: Sequence[Relation]
+    tables: Sequence[Table]
+    drawings: Sequence[Drawing]
+    undrawn: Sequence[tuple[str, str]] = field(default_factory=tuple)
+
+
+def tone(verdict: Verdict) -> str:
+    """The colour of a verdict: only a match is green."""
+    if verdict == Verdict.MATCH:
+        return "good"
+    return "none" if verdict == Verdict.NOT_APPLICABLE else "bad"
+
+
+def render(page: Page) -> str:
+    folder = resources.files("pcfg_artifact.verification")
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    template = environment.from_string((folder / "report.html").read_text(encoding="utf-8"))
+    by_id = {relation.id: relation for relation in page.relations}
+    order = (*ORDER, Verdict.NOT_APPLICABLE)
+    claims = sorted((Claim(j, by_id.get(j.name)) for j in page.judgements if j.against == "relation"),
+                    key=lambda claim: order.index(claim.judgement.verdict))
+    deviations = [j for j in page.judgements
+                  if j.against != "relation" and j.verdict in (*FAILING, Verdict.AS_RECORDED)]
+    return template.render(
+        css=Markup((folder / "report.css").read_text(encoding="utf-8")), run=page.run, facts=page.facts,
+        passed=passed(page.judgements), claims=claims, tables=page.tables, undrawn=page.undrawn,
+        counts=[counts(page.judgements, against, name) for against, name in
+                (("relation", "Claims"), ("record", "Recorded numbers"), ("paper", "Numbers of the paper"))],
+        deviations=deviations[:MAXIMUM_DEVIATIONS], n_deviations=len(deviations), tone=tone, number=number,
+        drawings=[replace(drawing, svg=Markup(drawing.svg)) for drawing in page.drawings])
+
+
+def number(value: Value | None) -> str:
+    return "" if value is None else format_number(value.number, value.unit)
