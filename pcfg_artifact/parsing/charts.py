@@ -116,13 +116,18 @@ class Chart:
 
     @classmethod
     def from_logs(cls, log_prob: float, log_inside: np.ndarray, log_outside: np.ndarray) -> Chart:
-        """The compact form of dense log charts."""
+        """The compact form of dense log charts (L+1, L+1, N)."""
         length, n_nonterminals = len(log_inside) - 1, log_inside.shape[-1]
-        starts, ends = cell_bounds(length)
-        inside_CN, outside_CN = log_inside[starts, ends], log_outside[starts, ends]
-        cells, symbols = np.nonzero((inside_CN > -np.inf) | (outside_CN > -np.inf))
+        cells = cell_bounds(length)
+        return cls.from_cells(length, n_nonterminals, log_prob, log_inside[cells], log_outside[cells])
+
+    @classmethod
+    def from_cells(cls, length: int, n_nonterminals: int, log_prob: float, log_inside: np.ndarray,
+                   log_outside: np.ndarray) -> Chart:
+        """The compact form of log charts given by cell, (cells, N)."""
+        cells, symbols = np.nonzero((log_inside > -np.inf) | (log_outside > -np.inf))
         offsets = np.zeros(n_cells(length) + 1, np.int64)
         np.cumsum(np.bincount(cells, minlength=n_cells(length)), out=offsets[1:])
         return cls(length=length, n_nonterminals=n_nonterminals, log_prob=log_prob, offsets=offsets,
-                   symbols=symbols.astype(np.int32), inside=inside_CN[cells, symbols],
-                   outside=outside_CN[cells, symbols], log_scale=np.zeros(length + 1), is_log=True)
+                   symbols=symbols.astype(np.int32), inside=log_inside[cells, symbols],
+                   outside=log_outside[cells, symbols], log_scale=np.zeros(length + 1), is_log=True)

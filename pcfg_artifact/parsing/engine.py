@@ -8,8 +8,9 @@ import numpy as np
 
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
-from pcfg_artifact.parsing import reference
+from pcfg_artifact.parsing import cpu, reference
 from pcfg_artifact.parsing.charts import Chart
+from pcfg_artifact.parsing.compiled import compiled
 from pcfg_artifact.parsing.leaves import Sentence, sentence_leaves
 
 BACKENDS = ("auto", "reference", "cpu", "torch")
@@ -28,12 +29,14 @@ def inside_outside(grammar: PCFG, sentences: Sequence[Sentence], backend: str = 
 
 
 def leaf_charts(grammar: PCFG, leaves: Sequence[np.ndarray], backend: str = "auto", device: str = "cpu",
-                outside: str = "pruned") -> Iterator[Chart]:
+                outside: str = "pruned", n_threads: int | None = None) -> Iterator[Chart]:
     """The same for sentences given by their leaves, (L, P) each; charts come one by one, in order."""
     for name, value, known in (("backend", backend, BACKENDS), ("outside", outside, OUTSIDES)):
         if value not in known:
             raise UsageError(f"{name} {value!r} is unknown; expected one of {', '.join(known)}")
-    return (_reference_chart(grammar, rows, outside) for rows in leaves)
+    if backend == "reference":
+        return (_reference_chart(grammar, rows, outside) for rows in leaves)
+    return cpu.charts(compiled(grammar), leaves, is_full=outside == "full", n_threads=n_threads)
 
 
 def _reference_chart(grammar: PCFG, leaves: np.ndarray, outside: str) -> Chart:

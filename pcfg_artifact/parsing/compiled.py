@@ -1,0 +1,119 @@
+"""The compiled grammar: rules grouped by the type of their children, as flat arrays that every engine shares.
+
+Pre-terminals cover one word and in-terminals more, so the type of a child says where its split can lie: only rules with
+two in-terminal children have the whole range of splits, and only they cost cubic time.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from pcfg_artifact.grammar.pcfg import PCFG
+
+INDEX = np.uint32  # of symbols; unsigned, so that compiled loops need no test for negative indices
+
+
+class InnerPairs(NamedTuple):
+    """Rules A -> B C with both children in-terminals, by distinct child pair q: its children are left[q], right[q],
+    its rules are first[q]:first[q + 1], with their parent and prob.
+
+    Pairs are sorted by their number of rules, so that loops over the rules of successive pairs have equal length.
+    The pairs of left child B are by_left[left_first[B]:left_first[B + 1]]; by_right is the same for right children.
+    """
+
+    left: np.ndarray
+    right: np.ndarray
+    first: np.ndarray
+    parent: np.ndarray
+    prob: np.ndarray
+    by_left: np.ndarray
+    left_first: np.ndarray
+    by_right: np.ndarray
+    right_first: np.ndarray
+
+
+class LeafRules(NamedTuple):
+    """Rules with a pre-terminal child p, by p: those of p are first[p]:first[p + 1]; `other` is the other child."""
+
+    first: np.ndarray
+    other: np.ndarray
+    parent: np.ndarray
+    prob: np.ndarray
+
+
+class CompiledGrammar(NamedTuple):
+    """inner: A -> B C; right_leaf: A -> B p; left_leaf: A -> p C; two_leaves: A -> p p', by the left one.
+
+    Symbols are 0 .. I-1 for in-terminals and 0 .. P-1 for pre-terminals.  Rules of probability 0 are left out.
+    """
+
+    root_inner: np.ndarray
+    root_leaf: np.ndarray
+    inner: InnerPairs
+    right_leaf: LeafRules
+    left_leaf: LeafRules
+    two_leaves: LeafRules
+
+    @property
+    def n_interminals(self) -> int:
+        return len(self.root_inner)
+
+    @property
+    def n_preterminals(self) -> int:
+        return len(self.root_leaf)
+
+    @property
+    def smallest_prob(self) -> float:
+        """The smallest probability of a rule that is not 0 (1 without rules)."""
+        return min(group.prob.min(initial=1.0) for group in self[2:])
+
+
+_compiled: WeakKeyDictionary[PCFG, CompiledGrammar] = WeakKeyDictionary()
+
+
+def compiled(grammar: PCFG) -> CompiledGrammar:
+    """The compiled form of a grammar, built once."""
+    if grammar not in _compiled:
+        _compiled[grammar] = _compile(grammar)
+    return _compiled[grammar]
+
+
+def _compile(grammar: PCFG) -> CompiledGrammar:
+    n_interminals, n_preterminals = grammar.n_interminals, grammar.n_preterminals
+    is_possible = grammar.binary_prob > 0
+    (parent, left, right), prob = grammar.binary[is_possible].T, grammar.binary_prob[is_possible]
+    left_is_leaf, right_is_leaf = left >= n_interminals, right >= n_interminals
+
+    def by_leaf(chosen: np.ndarray, leaf: np.ndarray, other: np.ndarray) -> LeafRules:
+        order = np.flatnonzero(chosen)[np.lexsort((parent[chosen], other[chosen], leaf[chosen]))]
+        return LeafRules(np.searchsorted(leaf[order] - n_interminals, np.arange(n_preterminals + 1)),
+                         np.where(other >= n_interminals, other - n_interminals, other)[order].astype(INDEX),
+                         parent[order].astype(INDEX), prob[order])
+
+    return CompiledGrammar(
+        root_inner=grammar.root[:n_interminals].copy(), root_leaf=grammar.root[n_interminals:].copy(),
+        inner=_by_pair(n_interminals, *(x[~left_is_leaf & ~right_is_leaf] for x in (parent, left, right, prob))),
+        right_leaf=by_leaf(~left_is_leaf & right_is_leaf, right, left),
+        left_leaf=by_leaf(left_is_leaf & ~right_is_leaf, left, right),
+        two_leaves=by_leaf(left_is_leaf & right_is_leaf, left, right))
+
+
+def _by_pair(n_interminals: int, parent: np.ndarray, left: np.ndarray, right: np.ndarray,
+             prob: np.ndarray) -> InnerPairs:
+    pairs, pair_of_rule, n_rules = np.unique(np.stack([left, right], axis=1), axis=0, return_inverse=True,
+                                             return_counts=True)
+    order = np.argsort(n_rules, kind="stable")
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    rule_order = np.lexsort((parent, rank[pair_of_rule.reshape(-1)]))
+    pairs = pairs[order].astype(INDEX)
+    symbols = np.arange(n_interminals + 1)
+    by_left, by_right = (np.argsort(pairs[:, side], kind="stable") for side in (0, 1))
+    return InnerPairs(
+        left=pairs[:, 0].copy(), right=pairs[:, 1].copy(), first=np.append(0, np.cumsum(n_rules[order])),
+        parent=parent[rule_order].astype(INDEX), prob=prob[rule_order],
+        by_left=by_left, left_first=np.searchsorted(pairs[by_left, 0], symbols),
+        by_right=by_right, right_first=np.searchsorted(pairs[by_right, 1], symbols))

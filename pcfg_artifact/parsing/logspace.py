@@ -1,0 +1,133 @@
+"""Inside-Outside and Viterbi of one sentence in log space: compiled kernels for what linear space cannot hold.
+
+Legend as in linear.py.  Charts are dense, (cells, I) and (L, P), with -inf for impossible.  Written for any range of
+values, not for speed: the linear kernels refuse few sentences.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from pcfg_artifact.parsing.compiled import CompiledGrammar
+from pcfg_artifact.parsing.linear import cell_of
+
+
+@njit(nogil=True)
+def log_add(x, y):
+    """log(exp x + exp y)"""
+    high, low = max(x, y), min(x, y)
+    return high if low == -np.inf else high + math.log1p(math.exp(low - high))
+
+
+@njit(nogil=True)
+def combine(x, y, is_best):
+    return max(x, y) if is_best else log_add(x, y)
+
+
+@njit(nogil=True, cache=True)
+def inside(grammar: CompiledGrammar, leaves: np.ndarray, is_best: bool) -> np.ndarray:
+    """log alpha (cells, I) from log leaves (L, P); with is_best the log probability of the best subtree instead."""
+    length = len(leaves)
+    n_interminals = len(grammar.root_inner)
+    inner = grammar.inner
+    log_prob = np.log(inner.prob)
+    alpha = np.full((length * (length + 1) // 2, n_interminals), -np.inf)
+    starts = np.zeros((length + 1, n_interminals), np.bool_)
+    ends = np.zeros((length + 1, n_interminals), np.bool_)
+    for j in range(2, length + 1):
+        for i in range(j - 2, -1, -1):
+            cell = cell_of(i, j)
+            if j - i == 2:
+                add_from_leaf(alpha, cell, grammar.two_leaves, leaves, i, leaves, j - 1, is_best)
+            else:
+                add_from_leaf(alpha, cell, grammar.right_leaf, leaves, j - 1, alpha, cell_of(i, j - 1), is_best)
+                add_from_leaf(alpha, cell, grammar.left_leaf, leaves, i, alpha, cell_of(i + 1, j), is_best)
+            for q in range(len(inner.left)):
+                b, c = inner.left[q], inner.right[q]
+                if not (starts[i, b] and ends[j, c]):
+                    continue
+                best = -np.inf
+                for k in range(i + 2, j - 1):
+                    best = max(best, alpha[cell_of(i, k), b] + alpha[cell_of(k, j), c])
+                if best == -np.inf:
+                    continue
+                product = best
+                if not is_best:
+                    total = 0.0
+                    for k in range(i + 2, j - 1):
+                        total += math.exp(alpha[cell_of(i, k), b] + alpha[cell_of(k, j), c] - best)
+                    product += math.log(total)
+                for rule in range(inner.first[q], inner.first[q + 1]):
+                    a = inner.parent[rule]
+                    alpha[cell, a] = combine(alpha[cell, a], log_prob[rule] + product, is_best)
+            for a in range(n_interminals):
+                if alpha[cell, a] > -np.inf:
+                    starts[i, a] = True
+                    ends[j, a] = True
+    return alpha
+
+
+@njit(nogil=True)
+def add_from_leaf(alpha, cell, rules, leaves, t, other, other_row, is_best):
+    """alpha(A) += P(A -> .. p ..) leaf(p) other(other child), p over word t"""
+    for p in range(leaves.shape[1]):
+        if leaves[t, p] > -np.inf:
+            for rule in range(rules.first[p], rules.first[p + 1]):
+                value = math.log(rules.prob[rule]) + leaves[t, p] + other[other_row, rules.other[rule]]
+                if value > -np.inf:
+                    a = rules.parent[rule]
+                    alpha[cell, a] = combine(alpha[cell, a], value, is_best)
+
+
+@njit(nogil=True, cache=True)
+def outside(grammar: CompiledGrammar, leaves: np.ndarray, alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """log beta of in-terminals (cells, I) and of pre-terminals (L, P), of every symbol of the right type."""
+    length = len(leaves)
+    inner = grammar.inner
+    log_prob = np.log(inner.prob)
+    beta = np.full(alpha.shape, -np.inf)
+    leaf_beta = np.full(leaves.shape, -np.inf)
+    if length == 1:
+        leaf_beta[0] = np.log(grammar.root_leaf)
+    elif length > 1:
+        beta[cell_of(0, length)] = np.log(grammar.root_inner)
+    for j in range(length, 1, -1):
+        for i in range(j - 1):
+            cell = cell_of(i, j)
+            if j - i == 2:
+                give_to_leaf(beta, cell, grammar.two_leaves, leaves, i, leaf_beta, leaves, j - 1, leaf_beta)
+            else:
+                give_to_leaf(beta, cell, grammar.right_leaf, leaves, j - 1, leaf_beta, alpha, cell_of(i, j - 1), beta)
+                give_to_leaf(beta, cell, grammar.left_leaf, leaves, i, leaf_beta, alpha, cell_of(i + 1, j), beta)
+            for q in range(len(inner.left)):
+                given = -np.inf
+                for rule in range(inner.first[q], inner.first[q + 1]):
+                    given = log_add(given, log_prob[rule] + beta[cell, inner.parent[rule]])
+                if given == -np.inf:
+                    continue
+                b, c = inner.left[q], inner.right[q]
+                for k in range(i + 2, j - 1):
+                    left, right = cell_of(i, k), cell_of(k, j)
+                    if alpha[right, c] > -np.inf:
+                        beta[left, b] = log_add(beta[left, b], given + alpha[right, c])
+                    if alpha[left, b] > -np.inf:
+                        beta[right, c] = log_add(beta[right, c], given + alpha[left, b])
+    return beta, leaf_beta
+
+
+@njit(nogil=True)
+def give_to_leaf(beta, cell, rules, leaves, t, leaf_beta, other, other_row, other_beta):
+    """Outside values of a parent for word t at its edge and for the child beside that word."""
+    for p in range(leaves.shape[1]):
+        for rule in range(rules.first[p], rules.first[p + 1]):
+            given = math.log(rules.prob[rule]) + beta[cell, rules.parent[rule]]
+            if given == -np.inf:
+                continue
+            c = rules.other[rule]
+            if leaves[t, p] > -np.inf:
+                other_beta[other_row, c] = log_add(other_beta[other_row, c], given + leaves[t, p])
+            if other[other_row, c] > -np.inf:
+                leaf_beta[t, p] = log_add(leaf_beta[t, p], given + other[other_row, c])
