@@ -46,6 +46,10 @@ class _Broken(Exception):
         self.position, self.reason = position, reason
 
 
+class _Surplus(_Broken):
+    """A closing bracket too many: one of those before it may be the wrong one, so what they closed is not trusted."""
+
+
 def parse_trees(text: str, document: str, *, skip_bad_trees: bool = False) -> tuple[list[Tree], list[BadTree]]:
     """All trees of a text, and (only with `skip_bad_trees`; otherwise the first is an error) what is not a tree.
 
@@ -66,11 +70,14 @@ def parse_trees(text: str, document: str, *, skip_bad_trees: bool = False) -> tu
     trees: list[Tree] = []
     bad: list[BadTree] = []
     for start, stop in _chunks(text):
+        n_before = len(trees)
         try:
             for tree in _scan(text, start, stop):
                 trees.append(tree)
         except _Broken as broken:
             bad += _refuse(text, document, broken, skip_bad_trees)
+            if isinstance(broken, _Surplus):
+                del trees[n_before:]
     return trees, bad
 
 
@@ -112,7 +119,7 @@ def _scan(text: str, start: int, stop: int) -> Iterator[Tree]:
             continue
         elif kind == CLOSE:
             if not stack:
-                raise _Broken(match.start(), "a closing bracket that no opening one belongs to")
+                raise _Surplus(match.start(), "a closing bracket that no opening one belongs to")
             label, children, position = stack.pop()
             if not children:
                 what = f"a node {label!r} without a word or children" if label else "an empty pair of brackets"

@@ -4,7 +4,7 @@ What happens to a tree, in this order at each node, children first:
 - traces (`-NONE-`) and nodes left without words are removed;
 - a leaf of several tokens is one word, its tokens joined by `_`: the annotators gave it one tag;
 - of a label with alternatives (`ADVP|PRT`) the first is taken; function tags and indices (`NP-SBJ-1`, `NP=2`) are cut;
-  bracket tags such as `-LRB-` and labels without any letter or digit are kept whole;
+  bracket tags such as `-LRB-` and labels of punctuation alone, such as `--`, are kept whole;
 - `+ | ^ < >` that are still in a label are spelled out (`_PLUS_`), because binarisation uses them as marks of its own;
 - a node whose only child has its label (X -> X) is replaced by that child;
 - an outer bracket without a label, or labelled TOP, ROOT or S1, is dropped.  With several children it is kept, as TOP
@@ -94,7 +94,7 @@ class Cleaner:
 def clean_label(label: str) -> tuple[str, str | None]:
     """The cleaned label and the name of the change made to it, if any."""
     clean, change = label, None
-    if not BRACKET_TAG.fullmatch(label) and any(c.isalnum() for c in label):
+    if not BRACKET_TAG.fullmatch(label) and any(c.isalnum() or c in MARKS for c in label):
         # The first character stays: a label that begins with a mark is odd, but it is not an empty label.
         clean = label[0] + re.split(r"[-=|]", label[1:], maxsplit=1)[0]
         if clean != label:

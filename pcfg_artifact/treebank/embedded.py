@@ -127,9 +127,9 @@ class Generator:
         own = entry.attributes.get("topic")
         weight = entry.weight * (1.0 if own is None else self._source["topical" if own == topic else "off_topic"])
         for attribute, sign, value in wanted:
-            has = entry.attributes.get(attribute)
+            has = entry if attribute == "self" else entry.attributes.get(attribute)
             if sign == "!":
-                weight *= entry is not value
+                weight *= has != value
             elif sign == "=":
                 weight *= value in has if isinstance(has, list) else value == has
             else:

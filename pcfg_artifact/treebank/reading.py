@@ -28,6 +28,7 @@ from pcfg_artifact.treebank.embedded import generate_treebank
 from pcfg_artifact.treebank.tree import Tree
 
 EMBEDDED, NLTK = "embedded", "nltk"
+EXPECTED = f"`{EMBEDDED}`, `{NLTK}`, or the path of a file, a folder or a zip file of bracketed trees"
 EXTENSIONS = (".mrg", ".tree", ".trees", ".ptb")  # in folders and zip files; a file named by the user may have any
 
 
@@ -67,6 +68,8 @@ def read_treebank(source: str | Path, *, skip_bad_trees: bool = False, progress:
     In folders (searched to any depth) and zip files, the documents are the files that end in one of EXTENSIONS.
     A file, folder or zip file whose name is `embedded` or `nltk` is meant by writing `./embedded`.
     """
+    if not str(source):
+        raise TreebankError(f"the treebank has no name; expected {EXPECTED}")
     if str(source) == EMBEDDED:
         return _embedded(progress)
     path = _nltk_sample() if str(source) == NLTK else Path(source)
@@ -83,6 +86,8 @@ def read_treebank(source: str | Path, *, skip_bad_trees: bool = False, progress:
 
 def source_hash(source: str | Path) -> str:
     """SHA-256 of a source without parsing it: of its documents, or for `embedded` of the files that generate it."""
+    if not str(source):
+        raise TreebankError(f"the treebank has no name; expected {EXPECTED}")
     if str(source) == EMBEDDED:
         here = resources.files("pcfg_artifact.treebank")
         names: Iterable[str] = ("embedded.py", "embedded.yaml")
@@ -157,8 +162,7 @@ def _documents(path: Path) -> tuple[list[str], Iterator[bytes]]:
     if path.is_dir():
         return _folder(path)
     if not path.exists():
-        raise TreebankError(f"no treebank at {path}; expected `{EMBEDDED}`, `{NLTK}`, or the path of a file, "
-                            f"a folder or a zip file of bracketed trees")
+        raise TreebankError(f"no treebank at {path}; expected {EXPECTED}")
     if not path.is_file():
         raise TreebankError(f"{path} is neither a file nor a folder; expected bracketed trees")
     if zipfile.is_zipfile(path):
