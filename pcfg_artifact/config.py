@@ -123,6 +123,14 @@ class AttentionConfig:
 
 
 @dataclass(frozen=True)
+class VerifyConfig:
+    """Stage `verify`."""
+
+    seed: int
+    expected: str  # the folder of expected_results/ this run is judged against
+
+
+@dataclass(frozen=True)
 class Profile:
     """One complete description of a run."""
 
@@ -136,6 +144,7 @@ class Profile:
     probe: ProbeConfig
     control: ControlConfig
     attention: AttentionConfig
+    verify: VerifyConfig
     cost: dict[str, Any]  # stage -> [seconds, megabytes on disk], for --dry-run; says nothing about results
 
     def stage(self, name: str) -> Any:

@@ -21,10 +21,12 @@ from tqdm import tqdm
 from pcfg_artifact import artifacts, config
 from pcfg_artifact.artifacts import Machine, Manifest
 from pcfg_artifact.errors import StageError, UsageError
+from pcfg_artifact.stages.expected import expected_hash
 from pcfg_artifact.stages.inputs import Inputs
 from pcfg_artifact.treebank.reading import source_hash
 
-TREEBANK = "treebank"  # the one input that is not a stage
+# Inputs that are not stages: the trees, and what verify compares with.
+TREEBANK, EXPECTED = "treebank", "expected_results"
 
 
 @dataclass(frozen=True)
@@ -34,10 +36,14 @@ class Stage:
     what: str
 
 
-STAGES = (
+MEASURING = (
     Stage("grammar", (TREEBANK,), "learn the PCFG from the treebank"),
     Stage("sample", ("grammar",), "draw sentences and trees from it"),
     Stage("pretrain", ("grammar", "sample"), "train masked language models on the sentences"),
+)
+STAGES = (
+    *MEASURING,
+    Stage("verify", (*(stage.name for stage in MEASURING), EXPECTED), "judge every number and claim, write the report"),
 )
 NAMES = tuple(stage.name for stage in STAGES)
 VERSIONED = ("numpy", "scipy", "numba", "torch", "transformers", "scikit-learn")
@@ -108,8 +114,11 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
-def run(profile: config.Profile, out: Path, stages: Sequence[Stage], *, force: bool = False) -> None:
-    """Run what is not done; an error leaves everything finished before it in place."""
+def run(profile: config.Profile, out: Path, stages: Sequence[Stage], *, force: bool = False) -> int:
+    """Run what is not done; an error leaves everything finished before it in place.
+
+    Returns the exit code: that of the verdict where verify is among the stages, else 0.
+    """
     with artifacts.lock(out):
         n_run = 0
         for stage in stages:
@@ -124,12 +133,17 @@ def run(profile: config.Profile, out: Path, stages: Sequence[Stage], *, force: b
                 _log(f"[{stage.name}] skipped: same config, same inputs")
         if not n_run:
             _log(f"nothing to do: every stage is done in {out}")
+    if "verify" not in [stage.name for stage in stages]:
+        return 0
+    verdict = artifacts.Folder(out / "verify")
+    print(verdict.text("summary.txt"), end="")
+    return 0 if verdict.json("verdict")["passed"] is True else 1
 
 
 def _run_stage(profile: config.Profile, out: Path, stage: Stage, inputs: dict[str, str]) -> float:
     section = profile.stage(stage.name)
     mark = _fingerprint(section, inputs)
-    folders = {name: out / name for name in stage.reads if name != TREEBANK}
+    folders = {name: out / name for name in stage.reads if name in NAMES}
     for name in folders:
         _verified(out, name)
     started = time.monotonic()
@@ -163,6 +177,8 @@ def _input_hashes(profile: config.Profile, out: Path, stage: Stage) -> dict[str,
     for name in stage.reads:
         if name == TREEBANK:
             hashes[name] = source_hash(profile.treebank)
+        elif name == EXPECTED:
+            hashes[name] = expected_hash()
         else:
             manifest = Manifest.read(out / name)
             if manifest is None:

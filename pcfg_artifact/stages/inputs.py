@@ -25,6 +25,9 @@ class Inputs:
             raise StageError(f"stage {stage!r} is not among this stage's inputs; add it to `reads` in pipeline.py")
         return Folder(self._folders[stage])
 
+    def stages(self) -> tuple[str, ...]:
+        return tuple(self._folders)
+
     def __contains__(self, stage: str) -> bool:
         return stage in self._folders
 

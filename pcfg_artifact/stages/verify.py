@@ -1,0 +1,83 @@
+"""Last stage: every number and every claim judged, tables and figures drawn, one report written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pcfg_artifact import artifacts
+from pcfg_artifact.artifacts import Folder, Manifest, StageDir
+from pcfg_artifact.config import VerifyConfig
+from pcfg_artifact.stages.expected import load_paper, load_record, load_relations, read_run
+from pcfg_artifact.stages.inputs import Inputs
+from pcfg_artifact.verification import charts, comparison, figures, report, summary, tables
+from pcfg_artifact.verification.cells import find_roles, tabulate
+from pcfg_artifact.verification.drawing import Drawing
+from pcfg_artifact.verification.report import Facts, Page, StageFacts
+
+
+def run(cfg: VerifyConfig, inputs: Inputs, out: StageDir) -> None:
+    folders = {stage: inputs[stage] for stage in inputs.stages()}
+    what, measured, manifests = read_run(cfg.expected, folders)
+    paper, record, relations = load_paper(), load_record(cfg.expected), load_relations()
+    judgements = comparison.judge(what, measured, paper, record, relations)
+    passed = comparison.passed(judgements)
+
+    laid_out = tables.lay_out(measured, paper, judgements, find_roles(measured))
+    for table in laid_out:
+        out.write_text(f"tables/{table.name}.csv", tables.to_csv(table))
+    drawings, undrawn = draw(tabulate(measured), find_roles(measured), folders)
+    for drawing in drawings:
+        artifacts.write_bytes(out.path(f"figures/{drawing.name}.png"), drawing.png)
+
+    out.write_text("verdicts.csv", summary.to_csv(judgements, {relation.id: relation for relation in relations}))
+    out.write_text("summary.txt", summary.summarise(what, judgements, relations, "report.html") + "\n")
+    out.write_json("verdict", {"profile": what.profile, "passed": passed})
+    recorded = "" if record is None else f"{len(record.seeds)} seeds ({'; '.join(record.notes)})"
+    about = facts(inputs.source, cfg.seed, manifests, recorded)
+    out.write_text("report.html", report.render(Page(what, about, judgements, relations, laid_out, drawings, undrawn)))
+
+
+def draw(cells: Any, roles: Any, folders: Mapping[str, Folder]) -> tuple[list[Drawing], list[tuple[str, str]]]:
+    """Every figure whose data are there, and the names of the others with the reason."""
+    drawings, undrawn = [], []
+    for figure in figures.FIGURES:
+        drawing = figure(cells, roles)
+        if drawing is None:
+            undrawn.append((figure.__name__.replace("_", " "), "no stage measured its cells"))
+        else:
+            drawings.append(drawing)
+    scatter, probed, construction = (_stored(folders, stage, name) for stage, name in
+                                     (("probe", "scatter"), ("probe", "example"), ("construct", "example")))
+    if scatter is None:
+        undrawn.append(("scatter", "the stage probe wrote none"))
+    else:
+        drawings.append(figures.scatter(scatter))
+    if construction is None:
+        undrawn.append(("example and filling chart", "the stage construct wrote none"))
+    else:
+        same = probed is not None and probed.get("words") == construction["words"]
+        drawings += [charts.sentence_charts(construction, probed if same else None), charts.filling(construction)]
+    return drawings, undrawn
+
+
+def _stored(folders: Mapping[str, Folder], stage: str, name: str) -> Any:
+    return folders[stage].json(name) if stage in folders and folders[stage].has(f"{name}.json") else None
+
+
+def facts(source: str, seed: int, manifests: Mapping[str, Manifest], recorded: str) -> Facts:
+    """Time, memory, versions and hashes, from the manifests."""
+    stages = tuple(StageFacts(name, duration(m.seconds), f"{m.peak_memory_mb:,.0f} MB", str(m.machine.get("device")),
+                              m.output_hash[:12], tuple((key, json.dumps(value)) for key, value in m.config.items()))
+                   for name, m in manifests.items())
+    versions = {name: version for m in manifests.values() for name, version in m.versions.items()}
+    return Facts(Path(source).name, seed, stages, duration(sum(m.seconds for m in manifests.values())),
+                 f"{max(m.peak_memory_mb for m in manifests.values()):,.0f} MB", tuple(versions.items()), recorded)
+
+
+def duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
