@@ -18,24 +18,31 @@ OUTSIDES = ("pruned", "full")
 
 
 def inside_outside(grammar: PCFG, sentences: Sequence[Sentence], backend: str = "auto", device: str = "cpu",
-                   outside: str = "pruned") -> list[Chart]:
+                   outside: str = "pruned", dtype: str = "float64", n_threads: int | None = None) -> list[Chart]:
     """A chart for every sentence, in their order.
 
     sentences: lists of words, or arrays of word ids.  outside: "pruned" gives beta where alpha is not 0,
-    "full" gives beta of every non-terminal of the right type.
+    "full" gives beta of every non-terminal of the right type.  backend "auto" is "cpu", or "torch" where device is
+    another than the CPU; dtype is for "torch", n_threads for "cpu" (default: all cores).
     """
     leaves = [sentence_leaves(grammar, sentence) for sentence in sentences]
-    return list(leaf_charts(grammar, leaves, backend=backend, device=device, outside=outside))
+    return list(leaf_charts(grammar, leaves, backend=backend, device=device, outside=outside, dtype=dtype,
+                            n_threads=n_threads))
 
 
 def leaf_charts(grammar: PCFG, leaves: Sequence[np.ndarray], backend: str = "auto", device: str = "cpu",
-                outside: str = "pruned", n_threads: int | None = None) -> Iterator[Chart]:
+                outside: str = "pruned", dtype: str = "float64", n_threads: int | None = None) -> Iterator[Chart]:
     """The same for sentences given by their leaves, (L, P) each; charts come one by one, in order."""
     for name, value, known in (("backend", backend, BACKENDS), ("outside", outside, OUTSIDES)):
         if value not in known:
             raise UsageError(f"{name} {value!r} is unknown; expected one of {', '.join(known)}")
+    if backend == "auto":
+        backend = "cpu" if device == "cpu" else "torch"
     if backend == "reference":
         return (_reference_chart(grammar, rows, outside) for rows in leaves)
+    if backend == "torch":
+        from pcfg_artifact.parsing import torch_engine  # imported only here: torch takes seconds to load
+        return torch_engine.Engine(compiled(grammar), outside == "full", device, dtype).charts(leaves)
     return cpu.charts(compiled(grammar), leaves, is_full=outside == "full", n_threads=n_threads)
 
 

@@ -1,0 +1,278 @@
+"""The `torch` engine: batches of sentences on any device, every width one tensor operation per split.
+
+Legend.  Q pairs of children, S starts, N sentences of the batch; a tensor of width w has S = longest - w + 1 starts.
+Each width is kept expanded to pairs (one row per pair, for its left and for its right child), so the cubic loop is a
+multiply-add on contiguous memory and rules are applied once per width.  Outside is written out, not differentiated.
+Sentences that float64 cannot hold go to the log-space kernels, so every chart is exact whatever the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+
+from pcfg_artifact.errors import UsageError
+from pcfg_artifact.parsing.charts import Chart, cell_bounds, n_cells
+from pcfg_artifact.parsing.compiled import CompiledGrammar, LeafRules
+from pcfg_artifact.parsing.cpu import Engine as CpuEngine
+
+MEMORY_BUDGET = {"cpu": 256 << 20, "other": 4 << 30}  # bytes of one batch
+BATCH_CPU = 16  # sentences: more only spill the caches of a CPU
+DENSE = 0.05  # share of non-zeros above which a rule matrix is multiplied as a dense one
+COMFORT = 2.0 ** 440  # float64: products of two values between 1 / COMFORT and COMFORT keep full precision
+RESCALE_EVERY, RESCALE_BITS = 8, 96  # widths; drift of the largest value that calls for another scale
+
+
+class Engine:
+    """One grammar on one device."""
+
+    def __init__(self, grammar: CompiledGrammar, is_full: bool, device: str, dtype: str = "float64") -> None:
+        try:
+            self.device = torch.device(device)
+            torch.zeros(1, device=self.device)
+        except (RuntimeError, AssertionError) as error:
+            raise UsageError(f"device {device!r} cannot be used ({error}); try --set device=cpu or backend='cpu'") \
+                from error
+        if dtype not in ("float64", "float32"):
+            raise UsageError(f"dtype {dtype!r} is unknown; expected float64 or float32")
+        self.dtype = getattr(torch, dtype)
+        self.grammar, self.is_full = grammar, is_full
+        self.fallback = CpuEngine(grammar, is_full)
+        inner, n_interminals = grammar.inner, grammar.n_interminals
+        pair_of_rule = np.repeat(np.arange(len(inner.left)), np.diff(inner.first))
+        self.inner_left, self.inner_right = self._index(inner.left), self._index(inner.right)
+        self.inner_rules = self._rules(inner.parent, pair_of_rule, inner.prob, len(inner.left))
+        ones = np.ones(len(inner.left))
+        self.to_left = self._matrix(inner.left, np.arange(len(inner.left)), ones, n_interminals, len(inner.left))
+        self.to_right = self._matrix(inner.right, np.arange(len(inner.left)), ones, n_interminals, len(inner.left))
+        n_leaf = grammar.n_preterminals
+        self.right_leaf = LeafPairs(self, grammar.right_leaf, n_interminals)
+        self.left_leaf = LeafPairs(self, grammar.left_leaf, n_interminals)
+        self.two_leaves = LeafPairs(self, grammar.two_leaves, n_leaf)
+        self.root_inner = torch.as_tensor(grammar.root_inner, dtype=self.dtype, device=self.device)
+        self.root_leaf = torch.as_tensor(grammar.root_leaf, dtype=self.dtype, device=self.device)
+
+    def _index(self, ids: np.ndarray) -> torch.Tensor:
+        return torch.as_tensor(ids.astype(np.int64), device=self.device)
+
+    def _matrix(self, rows: np.ndarray, columns: np.ndarray, values: np.ndarray, n_rows: int, n_columns: int
+                ) -> torch.Tensor:
+        """A rule matrix, sparse unless it is rather full."""
+        index = torch.as_tensor(np.stack([rows.astype(np.int64), columns.astype(np.int64)]))
+        matrix = torch.sparse_coo_tensor(index, torch.as_tensor(values, dtype=self.dtype), (n_rows, n_columns),
+                                         check_invariants=True)
+        is_dense = len(values) > DENSE * n_rows * n_columns
+        return (matrix.to_dense() if is_dense else matrix.coalesce()).to(self.device)
+
+    def _rules(self, parent: np.ndarray, pair: np.ndarray, prob: np.ndarray, n_pairs: int
+               ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The matrix from pairs to parents (I, Q) and its transpose."""
+        n_interminals = self.grammar.n_interminals
+        return (self._matrix(parent, pair, prob, n_interminals, n_pairs),
+                self._matrix(pair, parent, prob, n_pairs, n_interminals))
+
+    # ---- batches ---------------------------------------------------------------------------------------------------
+
+    def charts(self, leaves: Sequence[np.ndarray]) -> Iterator[Chart]:
+        """A chart for each sentence, in order; sentences of like length share a batch, none is dropped."""
+        done: dict[int, Chart] = {}
+        n_given = 0
+        for window in _windows(leaves):
+            for batch in self._batches(leaves, window):
+                done.update(zip(batch, self._batch_charts([leaves[s] for s in batch]), strict=True))
+            while n_given in done:
+                yield done.pop(n_given)
+                n_given += 1
+
+    def _batches(self, leaves: Sequence[np.ndarray], window: range) -> Iterator[list[int]]:
+        """Sentence numbers by length, as many at a time as the memory budget holds."""
+        is_cpu = self.device.type == "cpu"
+        budget = MEMORY_BUDGET["cpu" if is_cpu else "other"]
+        batch: list[int] = []
+        for s in sorted(window, key=lambda s: (len(leaves[s]), s)):
+            size = (len(batch) + 1) * self._bytes(len(leaves[s]))
+            if batch and (size > budget or (is_cpu and len(batch) == BATCH_CPU)):
+                yield batch
+                batch = []
+            batch.append(s)
+        if batch:
+            yield batch
+
+    def _bytes(self, length: int) -> int:
+        """Memory that one sentence needs: pairs of every cell, four times, and charts."""
+        rows = 4 * len(self.grammar.inner.left) + 4 * self.grammar.n_interminals
+        return n_cells(length) * rows * self.dtype.itemsize
+
+    def _batch_charts(self, leaves: list[np.ndarray]) -> list[Chart]:
+        longest = max(map(len, leaves))
+        if longest < 1:
+            return [self.fallback.chart(rows) for rows in leaves]
+        peaks = [np.where((peak := rows.max(axis=1, initial=0.0)) > 0, peak, 1.0) for rows in leaves]
+        padded = np.zeros((self.grammar.n_preterminals, longest, len(leaves)))
+        for n, (rows, peak) in enumerate(zip(leaves, peaks, strict=True)):
+            padded[:, :len(rows), n] = (rows / peak[:, None]).T
+        with torch.no_grad():
+            run = Run(self, torch.as_tensor(padded, dtype=self.dtype, device=self.device), [len(r) for r in leaves])
+            run.inside()
+            run.outside()
+        return [chart if (chart := run.chart(n, np.log(peaks[n]))) is not None else self.fallback.chart(leaves[n])
+                for n in range(len(leaves))]
+
+
+def _windows(leaves: Sequence[np.ndarray], size: int = 512) -> Iterator[range]:
+    """Stretches of the corpus within which sentences are sorted by length."""
+    for begin in range(0, len(leaves), size):
+        yield range(begin, min(begin + size, len(leaves)))
+
+
+class LeafPairs:
+    """Pairs of a pre-terminal and another child: their rows, and the matrices to and from parents."""
+
+    def __init__(self, engine: Engine, rules: LeafRules, n_other: int) -> None:
+        leaf = np.repeat(np.arange(engine.grammar.n_preterminals), np.diff(rules.first))
+        pairs, pair_of_rule = np.unique(np.stack([leaf, rules.other.astype(np.int64)], axis=1), axis=0,
+                                        return_inverse=True)
+        numbers, ones = np.arange(len(pairs)), np.ones(len(pairs))
+        self.leaf, self.other = engine._index(pairs[:, 0]), engine._index(pairs[:, 1])
+        self.rules = engine._rules(rules.parent, pair_of_rule.reshape(-1), rules.prob, len(pairs))
+        self.to_leaf = engine._matrix(pairs[:, 0], numbers, ones, engine.grammar.n_preterminals, len(pairs))
+        self.to_other = engine._matrix(pairs[:, 1], numbers, ones, n_other, len(pairs))
+
+
+def apply(matrix: torch.Tensor, x_QSN: torch.Tensor) -> torch.Tensor:
+    """matrix @ x over the first dimension."""
+    flat = x_QSN.flatten(1)
+    product = torch.sparse.mm(matrix, flat) if matrix.is_sparse else matrix @ flat
+    return product.view(matrix.shape[0], *x_QSN.shape[1:])
+
+
+class Run:
+    """Inside and outside of one padded batch.  alpha[w], beta[w]: (I, S, N); leaves: (P, longest, N)."""
+
+    def __init__(self, engine: Engine, leaves: torch.Tensor, lengths: list[int]) -> None:
+        self.engine, self.leaves, self.lengths = engine, leaves, lengths
+        self.longest, self.n_sentences = leaves.shape[1], leaves.shape[2]
+        self.alpha: dict[int, torch.Tensor] = {}
+        self.left: dict[int, torch.Tensor] = {}  # alpha by pair, of the left child and of the right child
+        self.right: dict[int, torch.Tensor] = {}
+        self.bits = np.zeros(self.n_sentences)  # binary digits per word that were taken off the leaves
+
+    def inside(self) -> None:
+        engine = self.engine
+        for width in range(2, self.longest + 1):
+            n_starts = self.longest - width + 1
+            if width == 2:
+                pairs = engine.two_leaves
+                total = apply(pairs.rules[0], self.leaves[pairs.leaf, :n_starts] * self.leaves[pairs.other, 1:])
+            else:
+                total = self._from_leaf(engine.right_leaf, self.alpha[width - 1][:, :n_starts],
+                                        self.leaves[:, width - 1:])
+                total += self._from_leaf(engine.left_leaf, self.alpha[width - 1][:, 1:], self.leaves[:, :n_starts])
+            if width >= 4 and len(engine.inner_left):
+                pairs_QSN = torch.zeros_like(self.left[2][:, :n_starts])
+                for k in range(2, width - 1):
+                    pairs_QSN.addcmul_(self.left[k][:, :n_starts], self.right[width - k][:, k:k + n_starts])
+                total += apply(engine.inner_rules[0], pairs_QSN)
+            self.alpha[width] = total
+            self.left[width], self.right[width] = total[engine.inner_left], total[engine.inner_right]
+            if width % RESCALE_EVERY == 0:
+                self._rescale(width)
+
+    @staticmethod
+    def _from_leaf(pairs: LeafPairs, neighbour: torch.Tensor, leaf: torch.Tensor) -> torch.Tensor:
+        return apply(pairs.rules[0], neighbour[pairs.other] * leaf[pairs.leaf])
+
+    def _rescale(self, width: int) -> None:
+        """Multiply the leaves by a power of two per word where values drift from 1; exact, the same for all spans."""
+        peak = self.alpha[width].amax(dim=(0, 1)).double().cpu().numpy()
+        drift = np.where((peak > 0) & np.isfinite(peak), np.log2(np.where(peak > 0, peak, 1.0)), 0.0)
+        if (np.abs(drift) <= RESCALE_BITS).all():
+            return
+        bits = np.where(np.abs(drift) > RESCALE_BITS, -np.round(drift / width), 0.0)
+        self.bits += bits
+        per_word = torch.as_tensor(bits, dtype=self.engine.dtype, device=self.leaves.device)
+        self.leaves *= torch.exp2(per_word)
+        for w, alpha in self.alpha.items():
+            for tensor in (alpha, self.left[w], self.right[w]):
+                tensor *= torch.exp2(w * per_word)
+
+    def outside(self) -> None:
+        engine, longest = self.engine, self.longest
+        self.beta = {w: torch.zeros_like(alpha) for w, alpha in self.alpha.items()}
+        self.leaf_beta = torch.zeros_like(self.leaves)
+        to_left = {w: torch.zeros_like(x) for w, x in self.left.items()}
+        to_right = {w: torch.zeros_like(x) for w, x in self.right.items()}
+        for n, length in enumerate(self.lengths):
+            if length == 1:
+                self.leaf_beta[:, 0, n] = engine.root_leaf
+            elif length > 1:
+                self.beta[length][:, 0, n] = engine.root_inner
+        for width in range(longest, 1, -1):
+            n_starts = longest - width + 1
+            beta = self.beta[width]
+            beta += apply(engine.to_left, to_left.pop(width)) + apply(engine.to_right, to_right.pop(width))
+            if width == 2:
+                pairs = engine.two_leaves
+                given = apply(pairs.rules[1], beta)
+                self.leaf_beta[:, :-1] += apply(pairs.to_leaf, given * self.leaves[pairs.other, 1:])
+                self.leaf_beta[:, 1:] += apply(pairs.to_other, given * self.leaves[pairs.leaf, :-1])
+                continue
+            below, alpha = self.beta[width - 1], self.alpha[width - 1]
+            self._to_leaf(engine.right_leaf, beta, below[:, :n_starts], alpha[:, :n_starts],
+                          self.leaf_beta[:, width - 1:], self.leaves[:, width - 1:])
+            self._to_leaf(engine.left_leaf, beta, below[:, 1:], alpha[:, 1:],
+                          self.leaf_beta[:, :n_starts], self.leaves[:, :n_starts])
+            if width >= 4 and len(engine.inner_left):
+                given = apply(engine.inner_rules[1], beta)
+                for k in range(2, width - 1):
+                    to_left[k][:, :n_starts].addcmul_(given, self.right[width - k][:, k:k + n_starts])
+                    to_right[width - k][:, k:k + n_starts].addcmul_(given, self.left[k][:, :n_starts])
+
+    @staticmethod
+    def _to_leaf(pairs: LeafPairs, beta: torch.Tensor, other_beta: torch.Tensor, other: torch.Tensor,
+                 leaf_beta: torch.Tensor, leaf: torch.Tensor) -> None:
+        given = apply(pairs.rules[1], beta)
+        other_beta += apply(pairs.to_other, given * leaf[pairs.leaf])
+        leaf_beta += apply(pairs.to_leaf, given * other[pairs.other])
+
+    # ---- compact charts --------------------------------------------------------------------------------------------
+
+    def chart(self, n: int, log_peak: np.ndarray) -> Chart | None:
+        """The chart of sentence n of the batch, or None if some value left the range that keeps full precision."""
+        length = self.lengths[n]
+        inside, outside = self._cells(self.alpha, self.leaves, n), self._cells(self.beta, self.leaf_beta, n)
+        is_entry = inside != 0
+        if self.engine.is_full:
+            is_entry |= outside != 0
+        cells, symbols = np.nonzero(is_entry)
+        offsets = np.zeros(n_cells(length) + 1, np.int64)
+        np.cumsum(np.bincount(cells, minlength=n_cells(length)), out=offsets[1:])
+        inside, outside = inside[is_entry], outside[is_entry]
+        if not (self._is_comfortable(inside) and self._is_comfortable(outside)):
+            return None
+        log_scale = np.append(0.0, np.cumsum(log_peak - self.bits[n] * np.log(2.0)))
+        whole = slice(offsets[length - 1], offsets[length]) if length else slice(0)
+        total = float(inside[whole] @ outside[whole])
+        return Chart(length=length, n_nonterminals=len(self.engine.root_inner) + len(self.engine.root_leaf),
+                     log_prob=float(np.log(total) + log_scale[-1]) if total > 0 else -np.inf, offsets=offsets,
+                     symbols=symbols.astype(np.int32), inside=inside, outside=outside, log_scale=log_scale)
+
+    def _is_comfortable(self, values: np.ndarray) -> bool:
+        if self.engine.dtype == torch.float32:  # what underflows there is lost, and has a marginal near 0
+            return bool(np.isfinite(values).all())
+        possible = values[values != 0]
+        return not len(possible) or bool(possible.min() > 1 / COMFORT and possible.max() < COMFORT)
+
+    def _cells(self, inner: dict[int, torch.Tensor], leaf: torch.Tensor, n: int) -> np.ndarray:
+        """(cells, N) of one sentence, in the order of charts."""
+        length = self.lengths[n]
+        starts, ends = cell_bounds(length)
+        n_interminals = len(self.engine.root_inner)
+        cells = np.zeros((len(starts), n_interminals + leaf.shape[0]))
+        for width in range(2, length + 1):
+            cells[ends - starts == width, :n_interminals] = \
+                inner[width][:, :length - width + 1, n].T.double().cpu().numpy()
+        cells[ends - starts == 1, n_interminals:] = leaf[:, :length, n].T.double().cpu().numpy()
+        return cells
