@@ -78,7 +78,11 @@ class Generator:
         self._source = source
         self._rules = {name: [_option(option) for option in options] for name, options in source["rules"].items()}
         self._lexicon = {name: _entries(group, source["zipf"]) for name, group in source["lexicon"].items()}
-        self._candidates: dict[tuple, tuple[list[Entry], list[float]]] = {}
+        # The names a rule's conditions ask for, and what there is to choose from, with cumulative weights, for each
+        # combination of values met so far: the same few combinations occur again and again.
+        self._conditions = {rule: tuple(dict.fromkeys(name for option in options for name, _ in option.when))
+                            for rule, options in self._rules.items()}
+        self._candidates: dict[tuple, tuple[list, list[float]]] = {}
         self._depth = dict.fromkeys(self._rules, 0)
 
     def sentence(self, index: int) -> Tree:
@@ -140,12 +144,17 @@ class Generator:
 
     def _expand(self, rule: str, features: Features) -> list[Tree]:
         depth = self._depth[rule]
-        options = [option for option in self._rules[rule]
-                   if (option.nest is None or depth < option.nest)
-                   and all(_attribute(features, *name) in allowed for name, allowed in option.when)]
-        if not options:
-            raise ValueError(f"the source has no way to expand {rule} with {features}")
-        option = _pick(options, list(accumulate(o.weight for o in options)), self._next())
+        values = tuple(_attribute(features, *name) for name in self._conditions[rule])
+        key = (rule, depth, values)
+        if key not in self._candidates:
+            known = dict(zip(self._conditions[rule], values, strict=True))
+            options = [option for option in self._rules[rule]
+                       if (option.nest is None or depth < option.nest)
+                       and all(known[name] in allowed for name, allowed in option.when)]
+            if not options:
+                raise ValueError(f"the source has no way to expand {rule} with {known}")
+            self._candidates[key] = options, list(accumulate(option.weight for option in options))
+        option = _pick(*self._candidates[key], self._next())
         features = dict(features)
         for name, what in option.draw.items():
             features[name] = self._draw(what, features)
