@@ -46,6 +46,10 @@ class _Broken(Exception):
         self.position, self.reason = position, reason
 
 
+class _Unusable(_Broken):
+    """Nothing in the text can be a tree."""
+
+
 class _Surplus(_Broken):
     """A closing bracket too many: one of those before it may be the wrong one, so what they closed is not trusted."""
 
@@ -56,36 +60,38 @@ def parse_trees(text: str, document: str, *, skip_bad_trees: bool = False) -> tu
     After something broken, a tree is taken to start wherever a line opens a bracket at the same indentation as the
     first tree of the text; a text without anything broken is read the same way with and without `skip_bad_trees`.
     """
-    if "\0" in text:
-        broken = _Broken(text.index("\0"), "a NUL character: this is a binary file, not a text of trees")
-        return [], _refuse(text, document, broken, skip_bad_trees)
-    if "(" not in text:
-        reason = "the text holds no tree" if text.strip() else "the text is empty"
-        return [], _refuse(text, document, _Broken(0, reason), skip_bad_trees)
     try:
+        _check_text(text)
         return list(_scan(text, 0, len(text))), []
     except _Broken as broken:
+        bad = BadTree(document, text.count("\n", 0, broken.position) + 1, broken.reason)
         if not skip_bad_trees:
-            _refuse(text, document, broken, skip_bad_trees)
+            raise TreebankError(f"{bad}; correct the file, or leave such trees out with --skip-bad-trees") from None
+        return ([], [bad]) if isinstance(broken, _Unusable) else _parse_chunks(text, document)
+
+
+def _check_text(text: str) -> None:
+    if "\0" in text:
+        raise _Unusable(text.index("\0"), "a NUL character: this is a binary file, not a text of trees")
+    if "(" not in text:
+        raise _Unusable(0, "the text holds no tree" if text.strip() else "the text is empty")
+
+
+def _parse_chunks(text: str, document: str) -> tuple[list[Tree], list[BadTree]]:
     trees: list[Tree] = []
     bad: list[BadTree] = []
+    line = 1  # where the chunk begins
     for start, stop in _chunks(text):
         n_before = len(trees)
         try:
             for tree in _scan(text, start, stop):
                 trees.append(tree)
         except _Broken as broken:
-            bad += _refuse(text, document, broken, skip_bad_trees)
+            bad.append(BadTree(document, line + text.count("\n", start, broken.position), broken.reason))
             if isinstance(broken, _Surplus):
                 del trees[n_before:]
+        line += text.count("\n", start, stop)
     return trees, bad
-
-
-def _refuse(text: str, document: str, broken: _Broken, skip_bad_trees: bool) -> list[BadTree]:
-    bad = BadTree(document, text.count("\n", 0, broken.position) + 1, broken.reason)
-    if not skip_bad_trees:
-        raise TreebankError(f"{bad}; correct the file, or leave such trees out with --skip-bad-trees")
-    return [bad]
 
 
 def _chunks(text: str) -> Iterator[tuple[int, int]]:

@@ -94,3 +94,10 @@ def test_skipping_follows_the_indentation_of_the_first_tree():
     trees, bad = parse_trees(text, "file", skip_bad_trees=True)
     assert trees == [SHE_RUNS, SHE_RUNS]
     assert [b.line for b in bad] == [2]
+
+
+def test_skipping_takes_linear_time():
+    # 40,000 broken trees: work that grew with the square of the length would take minutes.
+    trees, bad = parse_trees(f"(S (NP (PRP she))\n{LINE}\n" * 40_000, "file", skip_bad_trees=True)
+    assert len(trees) == 40_000
+    assert [b.line for b in bad] == list(range(1, 80_000, 2))
