@@ -90,7 +90,7 @@ def source_hash(source: str | Path) -> str:
         raise TreebankError(f"the treebank has no name; expected {EXPECTED}")
     if str(source) == EMBEDDED:
         here = resources.files("pcfg_artifact.treebank")
-        names: Iterable[str] = ("embedded.py", "embedded.yaml")
+        names: Iterable[str] = ("embedded.py", "embedded.yaml", "lexicon.yaml")
         contents: Iterable[bytes] = [(here / name).read_bytes() for name in names]
     else:
         path = _nltk_sample() if str(source) == NLTK else Path(source)
