@@ -15,7 +15,7 @@ from pathlib import Path
 from pcfg_artifact import config, pipeline
 from pcfg_artifact.artifacts import Folder, Manifest
 from pcfg_artifact.stages.expected import EXPECTED, load_record, load_relations, read_run, write_record
-from pcfg_artifact.verification.cells import Value, find_roles
+from pcfg_artifact.verification.cells import Value, find_roles, tabulate
 from pcfg_artifact.verification.expectations import MINIMUM_SEEDS, Outcome, Record, add_seed, summarise
 from pcfg_artifact.verification.relations import FAILS, HOLDS, Relation, evaluate
 
@@ -26,11 +26,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--profile", required=True, help="the profile to record")
     parser.add_argument("--treebank", metavar="SOURCE", help="as for a run")
     parser.add_argument("--out", type=Path, metavar="DIR", help="for the runs, a folder per seed (runs/record-PROFILE)")
+    parser.add_argument("--expected", type=Path, default=EXPECTED, metavar="DIR",
+                        help="the folder expected_results to read and to write (the repository's)")
     parser.add_argument("--fresh", action="store_true", help="forget the recorded seeds and begin with seed 0")
 
 
 def run(args: argparse.Namespace) -> int:
-    record = None if args.fresh else load_record(args.profile)
+    record = None if args.fresh else load_record(args.profile, args.expected)
     seed = next(s for s in range(1000) if record is None or s not in record.seeds)
     profile = config.load_profile(args.profile, [f"seed={seed}"], args.treebank)
     root = args.out or Path(os.environ.get("PCFG_ARTIFACT_OUT", "runs")) / f"record-{args.profile}"
@@ -42,13 +44,13 @@ def run(args: argparse.Namespace) -> int:
     what, measured, manifests = read_run(args.profile, {stage.name: Folder(out / stage.name) for stage in stages})
     record = add_seed(record, args.profile, what.treebank, what.config, seed, measured, provenance(manifests))
     # Explanations outlive --fresh: they are about the claim, and are to be read again when the figures change.
-    before = load_record(args.profile)
+    before = load_record(args.profile, args.expected)
     explained = {} if before is None else {id_: outcome.explanation for id_, outcome in before.outcomes.items()}
-    record = dataclasses.replace(record, outcomes=judge_outcomes(record, load_relations(), explained))
-    write_record(record)
+    record = dataclasses.replace(record, outcomes=judge_outcomes(record, load_relations(args.expected), explained))
+    write_record(record, args.expected)
     failing = [outcome for outcome in record.outcomes.values() if outcome.outcome != HOLDS]
     print(f"{len(record.seeds)} seeds, {len(record.cells)} numbers, {len(record.outcomes)} claims, {len(failing)} of "
-          f"them not holding, written to {EXPECTED / args.profile}")
+          f"them not holding, written to {args.expected / args.profile}")
     for outcome in failing:
         print(f"  {outcome.relation}: {outcome.by_seed}" + ("" if outcome.explanation else "; write its explanation"))
     if len(record.seeds) < MINIMUM_SEEDS:
@@ -58,14 +60,14 @@ def run(args: argparse.Namespace) -> int:
 
 def judge_outcomes(record: Record, relations: list[Relation], explained: dict[str, str]) -> dict[str, Outcome]:
     """What each seed says of each relation that applies to the profile."""
+    roles = find_roles(record.cells)
+    tables = {seed: tabulate({cell: Value(number, record.units[cell]) for cell, number in values.items()})
+              for seed, values in record.by_seed.items()}
     outcomes = {}
     for relation in relations:
         if relation.scale == "paper" and record.profile != "paper":
             continue
-        found = {}
-        for seed, values in record.by_seed.items():
-            measured = {cell: Value(number, record.units[cell]) for cell, number in values.items()}
-            found[seed] = evaluate(relation, measured, find_roles(measured))
+        found = {seed: evaluate(relation, cells, roles) for seed, cells in tables.items()}
         judged = {seed: f for seed, f in found.items() if f.outcome in (HOLDS, FAILS)}
         if judged:
             figures = "; ".join(f"seed {seed}: {f.measured} ({f.expected}) {f.where}" for seed, f in judged.items())

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pcfg_artifact.verification.cells import Cell, Measured, find_roles, format_number
+from pcfg_artifact.verification.cells import Cell, Measured, find_roles, format_number, tabulate
 from pcfg_artifact.verification.expectations import MINIMUM_SEEDS, Expected, Record
 from pcfg_artifact.verification.relations import FAILS, HOLDS, INAPPLICABLE, MISSING, Relation, evaluate
 
@@ -147,14 +147,14 @@ def _number(against: str, expected: Expected, measured: Measured, verdict: Verdi
 
 def judge_relations(run: Run, measured: Measured, relations: Sequence[Relation],
                     record: Record | None) -> list[Judgement]:
-    roles = find_roles(measured)
+    roles, tables = find_roles(measured), tabulate(measured)
     judgements = []
     for relation in relations:
         if relation.scale == "paper" and run.profile != "paper":
             judgements.append(Judgement("relation", relation.id, Verdict.NOT_APPLICABLE, "", "",
                                         "claimed at paper scale only: " + relation.reason))
             continue
-        found = evaluate(relation, measured, roles)
+        found = evaluate(relation, tables, roles)
         verdict, reason = _outcome(relation, found.outcome, record)
         if found.outcome in (MISSING, INAPPLICABLE):
             judgements.append(Judgement("relation", relation.id, verdict, "", "", found.measured))

@@ -128,7 +128,7 @@ def marginals(tables: Tables, roles: Roles) -> Drawing | None:
     if not rows or roles.base is None:
         return None
     last = roles.layers(roles.base)
-    figure, [axes] = new_figure(7.2, 3.0, 1, 2, sharey=True)
+    figure, [axes] = new_figure(7.2, 3.4, 1, 2, sharey=True)
     for index, probe in enumerate(PROBES):
         for layer, style in ((last, "-"), (0, ":")):
             row = rows.get(f"{roles.base} {probe} PTB L{layer} pearson")
@@ -141,7 +141,7 @@ def marginals(tables: Tables, roles: Roles) -> Drawing | None:
     axes[0].set(title="probes, treebank text", xlabel=LENGTH, ylabel="Pearson correlation")
     axes[1].set(title="settings, 2-layer probe, last layer", xlabel=LENGTH)
     for axis in axes:
-        axis.legend()
+        axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncol=2)
     return finish(figure, "marginals", "Span marginals recovered from the representations",
                   f"Correlation between predicted and exact normalised marginals, {roles.base}.")
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pcfg_artifact.errors import ConfigError
-from pcfg_artifact.verification.cells import Cell, Measured, Roles, Tables, format_number, natural, tabulate
+from pcfg_artifact.verification.cells import Cell, Roles, Tables, format_number, natural
 
 HOLDS, FAILS, MISSING, INAPPLICABLE = "holds", "fails", "missing", "inapplicable"
 SCALES = ("any", "paper")
@@ -325,7 +325,7 @@ CHECKS: dict[str, Callable[[Relation, Groups], list[Comparison]]] = {
     "same_order": _same_order, "rising_trend": _trend, "alike": _alike}
 
 
-def evaluate(relation: Relation, measured: Measured, roles: Roles) -> Evaluation:
+def evaluate(relation: Relation, tables: Tables, roles: Roles) -> Evaluation:
     """Judge one relation over all its bindings; the figures are those of the comparison nearest to failing."""
     try:
         if relation.needs_layers:
@@ -334,7 +334,6 @@ def evaluate(relation: Relation, measured: Measured, roles: Roles) -> Evaluation
             if roles.layers(roles.base) < relation.needs_layers:
                 raise _Inapplicable(f"the claim is about models of {relation.needs_layers} layers or more, "
                                     f"the largest here is {roles.base}")
-        tables = tabulate(measured)
         comparisons: list[Comparison] = []
         for binding in _bindings(relation, roles):
             groups = {name: [select(s, tables, binding, roles) for s in selectors]

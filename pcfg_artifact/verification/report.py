@@ -14,7 +14,7 @@ from pcfg_artifact.verification.comparison import FAILING, Judgement, Run, Verdi
 from pcfg_artifact.verification.drawing import Drawing
 from pcfg_artifact.verification.relations import Relation
 from pcfg_artifact.verification.summary import ORDER, counts
-from pcfg_artifact.verification.tables import Table
+from pcfg_artifact.verification.tables import Entry, Table
 
 MAXIMUM_DEVIATIONS = 100
 
@@ -84,8 +84,15 @@ def render(page: Page) -> str:
         counts=[counts(page.judgements, against, name) for against, name in
                 (("relation", "Claims"), ("record", "Recorded numbers"), ("paper", "Numbers of the paper"))],
         deviations=deviations[:MAXIMUM_DEVIATIONS], n_deviations=len(deviations), tone=tone, number=number,
+        printed=printed,
         drawings=[replace(drawing, svg=Markup(drawing.svg)) for drawing in page.drawings])
 
 
 def number(value: Value | None) -> str:
     return "" if value is None else format_number(value.number, value.unit)
+
+
+def printed(entry: Entry) -> str:
+    """The paper's number with the paper's digits: two for F1 and perplexity."""
+    two_digits = entry.measured is not None and entry.measured.unit in ("percent", "perplexity")
+    return f"{entry.paper.value:.2f}" if two_digits else f"{entry.paper.value:g}"

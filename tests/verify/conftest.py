@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 import yaml
 
-from pcfg_artifact.artifacts import Metric, read_csv
+from pcfg_artifact.artifacts import Folder, Manifest, Metric, StageDir, read_csv
+from pcfg_artifact.config import VerifyConfig
+from pcfg_artifact.stages import verify
+from pcfg_artifact.stages.inputs import Inputs
 from pcfg_artifact.verification.cells import Cell, collect, find_roles
 from pcfg_artifact.verification.derived import derive
 from pcfg_artifact.verification.expectations import parse_paper
@@ -57,7 +60,7 @@ def plausible_rows(seed: int = 0, noise: float = 0.0) -> list[Metric]:
             rows[Cell("agreement", part, column)] = (3e-15, "relative_error")
     rows[Cell("treebank", "train", "trees")] = (39_832, "count")
     rows[Cell("treebank", "test", "trees")] = (1_700, "count")
-    frequency = 1 / np.arange(1, 101) ** 1.3
+    frequency = 1 / np.arange(1, 31) ** 1.3
     for kind in ("interminal", "preterminal"):
         for rank, value in enumerate(frequency / frequency.sum(), start=1):
             rows[Cell("figure_frequency", f"{kind} {rank}", "vm")] = (float(value), "fraction")
@@ -99,8 +102,8 @@ def _probe_rows(rows: dict[Cell, tuple[float, str]], model: str, n_layers: int) 
                     rows[Cell("figure_marginals", row, f"l={length}")] = (value, "fraction")
     for setting, shift in (("PCFG", 0.0), ("PTB", 0.1)):
         for layer in range(1, n_layers + 1):
-            for head in range(1, 13):
-                distance = 1.5 + shift + 0.6 * head + 0.5 * layer
+            for head in range(1, 5):
+                distance = 0.3 + shift + 1.8 * head + 0.5 * layer
                 rows[Cell("figure_attention", f"{model} {setting} L{layer}", f"head {head}")] = (distance, "tokens")
 
 
@@ -132,3 +135,56 @@ def measure():
         measured = collect(metrics)
         return measured | derive(measured, find_roles(measured))
     return function
+
+
+@pytest.fixture(scope="session")
+def write_run():
+    """Write metric rows as the finished stage folders of a run: (rows, root) -> {stage: folder}."""
+    def function(metrics: list[Metric], root: Path, treebank: str = "t" * 64) -> dict[str, Folder]:
+        folders = {}
+        for stage, tables in STAGE_TABLES.items():
+            folder = StageDir(root / stage)
+            folder.root.mkdir(parents=True)
+            folder.write_metrics([m for m in metrics if m.table in tables])
+            if stage == "probe":
+                folder.write_json("scatter", SCATTER)
+                folder.write_json("example", {"model": "A12L12", "layer": 4, **EXAMPLE})
+            if stage == "construct":
+                folder.write_json("example", {**EXAMPLE, "gold": EXAMPLE["spans"], "span_score": SCORES,
+                                              "layers": FILLING})
+            seed = metrics[0].seed if metrics else 0
+            Manifest(stage, "f" * 64, {"seed": seed, "size": 3}, {"treebank": treebank} if stage == "grammar" else {},
+                     {}, {"python": "3.11"}, {"device": "cpu", "n_workers": 2}, 61.5, 200.0).write(folder.root)
+            folders[stage] = folder
+        assert sum(len(folder.metrics()) for folder in folders.values()) == len(metrics)
+        return folders
+    return function
+
+
+STAGE_TABLES = {
+    "grammar": ("grammar", "treebank", "figure_frequency"), "marginals": ("marginals",),
+    "construct": ("sizes", "agreement"), "approximate": ("table1", "table2"), "pretrain": ("table3", "loss_curve"),
+    "probe": ("table4", "table5", "table7", "figure_layers", "figure_marginals"), "control": ("table6", "table8"),
+    "attention": ("figure_attention",),
+}
+EXAMPLE = {"words": ["the", "old", "bank", "approved", "the", "new", "plan", "."],
+           "spans": [[0, 8], [0, 3], [1, 3], [3, 8], [3, 7], [4, 7], [5, 7]]}
+SCORES = np.triu(np.random.default_rng(0).random((9, 9)), 1).tolist()
+FILLING = [
+          {"layer": k, "width": k + 1, "phase": "inside", "cells": [[i, i + k + 1] for i in range(8 - k)]}
+          for k in range(1, 8)] + [{"layer": 8, "width": 8, "phase": "root", "cells": [[0, 8]]}] + [
+          {"layer": 8 + k, "width": 8 - k, "phase": "outside", "cells": [[i, i + 8 - k] for i in range(k + 1)]}
+          for k in range(1, 8)]
+SCATTER = {"model": "A12L12", "layer": 12, "lengths": {
+    str(length): {"true": np.linspace(0, 1, 50).tolist(), "predicted": (np.linspace(0, 1, 50) ** 2).tolist(),
+                  "slope": 1.0, "intercept": -0.1} for length in (2, 5, 10)}}
+
+
+@pytest.fixture(scope="session")
+def finished(write_run, tmp_path_factory) -> StageDir:
+    """The verify folder of a good run, figures and all, made once."""
+    root = tmp_path_factory.mktemp("good")
+    folders = write_run(plausible_rows(), root)
+    out = StageDir(root / "verify")
+    verify.run(VerifyConfig(seed=0, expected="paper"), Inputs({n: f.root for n, f in folders.items()}, "embedded"), out)
+    return out

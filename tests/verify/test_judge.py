@@ -7,7 +7,7 @@ import pytest
 
 from pcfg_artifact.artifacts import Metric
 from pcfg_artifact.errors import CorruptArtifact, StageError
-from pcfg_artifact.verification.cells import Cell, Value, find_roles
+from pcfg_artifact.verification.cells import Cell, Value, find_roles, tabulate
 from pcfg_artifact.verification.comparison import Run, Verdict, judge, passed
 from pcfg_artifact.verification.expectations import (
     FLOOR,
@@ -157,8 +157,9 @@ def test_a_claim_is_judged_by_its_record(record, rows, measure, paper, relations
     if not holds:
         rows = [dataclasses.replace(r, value=10 - r.value) if r.row.startswith("A12L12 PTB L") else r for r in rows]
     relation = next(r for r in relations if r.id == id_)
-    assert evaluate(relation, measure(rows), find_roles(measure(rows))).outcome == ("holds" if holds else "fails")
-    [judgement] = [j for j in judge(SMOKE, measure(rows), paper, record, [relation]) if j.name == id_]
+    measured = measure(rows)
+    assert evaluate(relation, tabulate(measured), find_roles(measured)).outcome == ("holds" if holds else "fails")
+    [judgement] = [j for j in judge(SMOKE, measured, paper, record, [relation]) if j.name == id_]
     assert judgement.verdict == verdict
     if verdict == Verdict.AS_RECORDED:
         assert "too few heads" in judgement.reason

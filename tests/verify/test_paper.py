@@ -2,7 +2,7 @@
 
 import re
 
-from pcfg_artifact.verification.cells import Cell, find_roles
+from pcfg_artifact.verification.cells import Cell, find_roles, tabulate
 from pcfg_artifact.verification.relations import HOLDS, evaluate
 
 
@@ -40,8 +40,8 @@ def test_percentages_of_the_text_follow_from_the_tables(paper, measure, rows):
 
 def test_the_papers_own_numbers_satisfy_every_claim(relations, measure, rows):
     measured = measure(rows)
-    roles = find_roles(measured)
-    results = {relation.id: evaluate(relation, measured, roles) for relation in relations}
+    roles, tables = find_roles(measured), tabulate(measured)
+    results = {relation.id: evaluate(relation, tables, roles) for relation in relations}
     assert {id_: result for id_, result in results.items() if result.outcome != HOLDS} == {}
     assert all(result.n_compared > 0 for result in results.values())
 

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from pcfg_artifact.errors import ConfigError
-from pcfg_artifact.verification.cells import Cell, Value, find_roles
+from pcfg_artifact.verification.cells import Cell, Value, find_roles, tabulate
 from pcfg_artifact.verification.relations import FAILS, HOLDS, INAPPLICABLE, MISSING, evaluate, parse_relations
 
 WORDS = {"id": "x", "claim": "c", "paper": "Table 1", "says": "s", "scale": "any", "reason": "r"}
@@ -17,7 +17,7 @@ def cells(*triples):
 
 def outcome(measured, **fields):
     [relation] = parse_relations([{**WORDS, **fields}])
-    return evaluate(relation, measured, find_roles(measured)).outcome
+    return evaluate(relation, tabulate(measured), find_roles(measured)).outcome
 
 
 def row(*numbers):

@@ -1,0 +1,104 @@
+"""The report in a real browser: no error, every figure visible, nothing wider than a phone."""
+
+import html
+import json
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+PHONE, DESK = 390, 1200
+COMPLAINT = re.compile(r".*(?:CONSOLE|ERR_|Failed to load).*")
+
+# Appended to the page for the test alone: what the browser itself says of the layout, as text in the document.
+PROBE = """
+<pre id="measured"></pre>
+<script>
+const box = element => element.getBoundingClientRect();
+const rows = [...document.querySelectorAll('figure')].map(figure => {
+  const picture = box(figure.querySelector('svg'));
+  const shapes = figure.querySelectorAll('svg path, svg use').length;
+  return {name: figure.id, width: picture.width, height: picture.height, shapes: shapes,
+          caption: figure.querySelector('figcaption').innerText.length};
+});
+const outside = [...document.querySelectorAll('body *')].filter(element => !element.closest('.scroll')
+  && !element.closest('svg') && box(element).right > window.innerWidth + 1).map(element => element.tagName);
+document.getElementById('measured').textContent = JSON.stringify({
+  figures: rows, outside: outside, scroll: document.documentElement.scrollWidth, window: window.innerWidth,
+  ink: getComputedStyle(document.body).color, paper: getComputedStyle(document.body).backgroundColor,
+  line: getComputedStyle(document.querySelector('figure svg path[style*="--c1"]') || document.body).stroke});
+</script>
+"""
+
+
+# Headless windows have a least width; a frame of the phone's width is laid out as a phone would lay it out.
+FRAME = """<!doctype html><body style="margin:0">
+<iframe src="{page}" width="{width}" height="900" style="border:0"></iframe>
+<pre id="copy"></pre><script>
+onload = () => document.getElementById("copy").textContent = frames[0].document.getElementById("measured").textContent;
+</script>"""
+FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+         "--disable-background-networking", "--disable-component-update", "--allow-file-access-from-files",
+         "--enable-logging=stderr", "--virtual-time-budget=3000"]
+
+
+@pytest.fixture(scope="module")
+def browse(finished, tmp_path_factory):
+    """(width, *flags) -> (what the page measured of itself in a frame of that width, the browser's complaints)."""
+    if CHROMIUM is None:
+        pytest.skip("no chromium on this machine")
+    root = tmp_path_factory.mktemp("browser")
+
+    def function(width, *flags, planted=""):
+        page, frame = root / "report.html", root / "frame.html"
+        page.write_text(finished.text("report.html").replace("</body>", planted + PROBE + "</body>"), encoding="utf-8")
+        frame.write_text(FRAME.format(page=page.name, width=width))
+        done = subprocess.run([CHROMIUM, *FLAGS, f"--user-data-dir={root / 'profile'}",
+                               f"--window-size={max(width, 800)},900", *flags, "--dump-dom", frame.as_uri()],
+                              capture_output=True, text=True, timeout=120, check=True,
+                              env={**os.environ, "HOME": str(root)})
+        copied = re.search(r'<pre id="copy">(.+?)</pre>', done.stdout, re.DOTALL)
+        assert copied is not None, done.stdout[-500:] + done.stderr[-500:]
+        return json.loads(html.unescape(copied.group(1))), COMPLAINT.findall(done.stderr)
+    return function
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [PHONE, DESK])
+def test_every_figure_is_visible_and_nothing_overflows(browse, finished, width):
+    seen, complaints = browse(width)
+    assert seen["window"] == width
+    drawn = {name.split("/")[1].removesuffix(".png") for name in finished.files() if name.startswith("figures/")}
+    assert {figure["name"].removeprefix("figure-") for figure in seen["figures"]} == drawn
+    for figure in seen["figures"]:
+        assert figure["width"] > 0.6 * min(width, 700), figure
+        assert figure["height"] > 100, figure
+        assert figure["shapes"] > 5, figure
+        assert figure["caption"] > 40, figure
+    assert seen["scroll"] <= width
+    assert seen["outside"] == []
+    assert complaints == []
+
+
+@pytest.mark.browser
+def test_the_browser_would_see_an_error_and_an_overflow(browse):
+    planted = '<p style="width: 2000px; max-width: none">wide</p><script>console.error("planted")</script>'
+    seen, complaints = browse(PHONE, planted=planted)
+    assert seen["outside"] == ["P"]
+    assert any("planted" in complaint for complaint in complaints)
+
+
+@pytest.mark.browser
+def test_dark_and_light_both_have_contrast_and_figures_follow(browse):
+    light, _ = browse(DESK, "--blink-settings=preferredColorScheme=1")
+    dark, _ = browse(DESK, "--blink-settings=preferredColorScheme=0")
+
+    def brightness(rgb):
+        return sum(int(part) for part in re.findall(r"\d+", rgb)[:3]) / 3
+
+    assert brightness(light["paper"]) - brightness(light["ink"]) > 150
+    assert brightness(dark["ink"]) - brightness(dark["paper"]) > 150
+    assert light["line"] != dark["line"]
