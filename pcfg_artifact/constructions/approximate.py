@@ -81,7 +81,7 @@ def approximate_plan(grammar: PCFG, max_length: int, interminals: np.ndarray, pr
     symbols = [leaves] + [interminals] * (L - 1)  # of the inside block of every offset
     space = Space([*((("inside", l), len(symbols[l])) for l in range(L)),
                    *((("outside", l), len(interminals)) for l in range(1, L)), (("outside", 0), len(preterminals)),
-                   ("constant", 1)])
+                   ("constant", 1)], unions={"outside": (("outside", min(1, L - 1)), ("outside", 0))})
     positions = approximate_positions(L, len(interminals), len(leaves), bound)
     roots = [np.zeros(len(preterminals))] + [grammar.root[interminals]] * (L - 1)  # cut to I~, not renormalised
 

@@ -37,7 +37,7 @@ from pcfg_artifact.constructions.weights import (
     LayerWeights,
     Query,
     Value,
-    one_head,
+    telescope,
     unit_columns,
 )
 from pcfg_artifact.grammar import PCFG
@@ -59,7 +59,8 @@ def hard_plan(grammar: PCFG, max_length: int, *, typed: bool = True, zeta: float
     L, n = max_length, grammar.n_nonterminals
     everything, interminals = np.arange(n), np.arange(grammar.n_interminals)
     wide, narrow = outside_symbols(grammar, typed)
-    space = Space([*(((name, l), n) for name in BLOCKS for l in range(L)), ("position", L + 2)])
+    space = Space([*(((name, l), n) for name in BLOCKS for l in range(L)), ("position", L + 2)],
+                  unions={name: ((name, 0), (name, L - 1)) for name in BLOCKS})
     roots = [np.where(np.isin(everything, narrow if l == 0 else wide), grammar.root, 0.0) for l in range(L)]
 
     rules = inside_matrices(grammar, interminals, everything, everything)
@@ -120,17 +121,15 @@ def root_heads(space: Space, roots: list[np.ndarray], zeta: float) -> tuple[Hard
     """
     n_positions, L = space.width("position"), len(roots)
 
-    def roots_at(name: str, sign: float, shift: int) -> list[Value]:
-        """Position t (read as a one-hot) puts `sign` times the roots into offset t - shift."""
-        return [Value((name, l), one_head(sign * roots[l][:, None]), "position", np.eye(n_positions)[[l + shift]])
-                for l in range(L) if l + shift < n_positions]
+    def roots_at(name: str, **which: bool) -> tuple[Value, ...]:
+        matrices = telescope(space, name, [(name, l) for l in range(L)], roots, n_positions, first=2, **which)
+        return (Value(name, matrices, "position", np.eye(n_positions)),)
 
     from_bos = np.full((n_positions, n_positions), -zeta)
     from_bos[:, 0] = 1
-    return (
-        HardHeads((), from_bos, tuple(roots_at("outside_start", 1, 2) + roots_at("outside_start", -1, 3))),
-        HardHeads((), only_at(n_positions, 0, zeta, score=1), tuple(roots_at("outside_end", 1, 2))),
-        HardHeads((), only_at(n_positions, 1, zeta, score=1), tuple(roots_at("outside_end", -1, 3))))
+    return (HardHeads((), from_bos, roots_at("outside_start")),
+            HardHeads((), only_at(n_positions, 0, zeta, score=1), roots_at("outside_end", is_taken=False)),
+            HardHeads((), only_at(n_positions, 1, zeta, score=1), roots_at("outside_end", is_added=False)))
 
 
 def outside_layer(space: Space, l: int, L: int, matrices: tuple[HeadMatrices, ...], writes: HeadMatrices,

@@ -38,6 +38,7 @@ from pcfg_artifact.constructions.weights import (
     RelativePositions,
     Value,
     one_head,
+    telescope,
     unit_columns,
 )
 from pcfg_artifact.grammar import PCFG
@@ -62,7 +63,8 @@ def relative_plan(grammar: PCFG, max_length: int, *, typed: bool = True, bound: 
     L, n = max_length, grammar.n_nonterminals
     everything, interminals = np.arange(n), np.arange(grammar.n_interminals)
     wide, narrow = outside_symbols(grammar, typed)
-    space = Space([*((("inside", l), n) for l in range(L)), *((("outside", l), n) for l in range(L)), ("constant", 1)])
+    space = Space([*((("inside", l), n) for l in range(L)), *((("outside", l), n) for l in range(L)), ("constant", 1)],
+                  unions={"outside": (("outside", 0), ("outside", L - 1))})
     positions = relative_positions(L, n, bound)
     roots = [np.where(np.isin(everything, narrow if l == 0 else wide), grammar.root, 0.0) for l in range(L)]
 
@@ -141,21 +143,18 @@ def root_layer(space: Space, positions: RelativePositions, roots: list[np.ndarra
     clear:  key constant, open at t = 0 only: every word subtracts its own mark.
     """
     L = len(roots)
-    first = [np.eye(1, space.width(("outside", l))) for l in range(L)]  # reads the mark in ("outside", l)
-    root_values = []
-    for l in range(L):
-        root_values.append(Value(("outside", l), one_head(roots[l][:, None]), ("outside", l), first[l]))
-        if l > 0:
-            root_values.append(Value(("outside", l - 1), one_head(-roots[l - 1][:, None]), ("outside", l), first[l]))
+    marks = np.zeros((L, space.width("outside")))  # row i-1 reads the mark of word i
+    marks[np.arange(L), [mark(space, i) - space["outside"].start for i in range(1, L + 1)]] = 1
+    blocks = [("outside", l) for l in range(L)]
     one = one_head(np.ones((1, 1)))
     root = RelativeHeads(
         keys=(Key("constant", "constant", 2.0),),
         queries=(Query("constant", "constant", one),
-                 *(Query("constant", ("outside", l), one_head(-first[l])) for l in range(L))),
-        values=tuple(root_values))
+                 Query("constant", "outside", one_head(-marks.sum(axis=0, keepdims=True)))),
+        values=(Value("outside", telescope(space, "outside", blocks, roots, L, first=0), "outside", marks),))
     clear = RelativeHeads(
         keys=(Key("constant", "constant"),), queries=(Query("constant", "constant", one),),
-        values=tuple(Value(("outside", l), one_head(-first[l].T), ("outside", l), first[l]) for l in range(L)))
+        values=(Value("outside", one_head(-marks.T), "outside", marks),))
     bias = np.ones(2 * positions.max_shift + 1)
     bias[positions.max_shift] = 0
     return LayerWeights(("root", None), space, (root, clear), positions, bias)

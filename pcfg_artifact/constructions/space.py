@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 
 
 class Space:
-    """Consecutive named blocks; `space[name]` is the block's slice of a vector of length `space.dim`."""
+    """Consecutive named blocks; `space[name]` is the block's slice of a vector of length `space.dim`.
 
-    def __init__(self, blocks: Iterable[tuple[Hashable, int]]) -> None:
+    unions: names for runs of blocks, {name: (first block, last block)}.
+    """
+
+    def __init__(self, blocks: Iterable[tuple[Hashable, int]],
+                 unions: Mapping[Hashable, tuple[Hashable, Hashable]] | None = None) -> None:
         self._slices: dict[Hashable, slice] = {}
         self.dim = 0
         for name, width in blocks:
@@ -16,20 +20,16 @@ class Space:
                 raise ValueError(f"the block {name!r} is named twice")
             self._slices[name] = slice(self.dim, self.dim + width)
             self.dim += width
+        self.names = tuple(self._slices)
+        for name, (first, last) in (unions or {}).items():
+            self._slices[name] = slice(self._slices[first].start, self._slices[last].stop)
 
     def __getitem__(self, name: Hashable) -> slice:
         return self._slices[name]
 
-    def __contains__(self, name: Hashable) -> bool:
-        return name in self._slices
-
-    @property
-    def names(self) -> tuple[Hashable, ...]:
-        return tuple(self._slices)
-
     @property
     def widths(self) -> list[int]:
-        return [self.width(name) for name in self._slices]
+        return [self.width(name) for name in self.names]
 
     def width(self, name: Hashable) -> int:
         return self._slices[name].stop - self._slices[name].start

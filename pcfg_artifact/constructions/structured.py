@@ -36,9 +36,18 @@ class Contraction(nn.Module):
         return like.new_zeros((len(self.row), *like.shape[1:]))
 
     def add_products(self, products: torch.Tensor, key: torch.Tensor, query: torch.Tensor, shift: int) -> None:
-        """products[pair, :, i] += key[row, :, i + shift] * query[column, :, i] wherever both tokens exist."""
+        """products[pair, :, i] += key[row, :, i + shift] * query[column, :, i] wherever both tokens exist.
+
+        Pairs with a coordinate that is 0 in every token are left out: a block holds in-terminals or pre-terminals.
+        """
         here, there = _overlap(key.shape[-1], shift)
-        products[..., here].addcmul_(key[self.row][..., there], query[self.column][..., here])
+        is_used = (key.abs().sum((1, 2)) > 0)[self.row] & (query.abs().sum((1, 2)) > 0)[self.column]
+        active = torch.nonzero(is_used)[:, 0]
+        product = query.index_select(0, self.column[active])
+        product[..., :here.start] = 0
+        product[..., here.stop:] = 0
+        product[..., here] *= key.index_select(0, self.row[active])[..., there]
+        products.index_add_(0, active, product)
 
     def to_heads(self, products: torch.Tensor) -> torch.Tensor:
         scores = products.new_zeros((self.n_heads, *products.shape[1:]))
@@ -83,79 +92,64 @@ class StructuredLayer(nn.Module):
     def _block(self, e: torch.Tensor, name: Hashable) -> torch.Tensor:
         return e[..., self.weights.space[name]].permute(2, 0, 1)
 
-    def _reads(self, values: tuple[Value, ...], e: torch.Tensor) -> dict:
-        """For every number that some head reads from the attended token: that number (batch, token), and the places
-        (value block, column) where it is used."""
-        reads: dict[tuple, tuple[torch.Tensor, list]] = {}
-        for value in values:
-            for column, functional in enumerate(value.read):
-                key = (value.source, functional.tobytes())
-                if key not in reads:
-                    number = e[..., self.weights.space[value.source]] @ torch.from_numpy(functional).to(e)
-                    reads[key] = (number, [])
-                reads[key][1].append((value, column))
-        return reads
+    def _numbers(self, value: Value, e: torch.Tensor) -> torch.Tensor:
+        """(m, batch, token): the numbers that V reads from an attended token."""
+        return (e[..., self.weights.space[value.source]] @ torch.from_numpy(value.read).to(e).T).permute(2, 0, 1)
 
-    def _write(self, scores: torch.Tensor, places: list, updated: torch.Tensor) -> None:
-        for value, column in places:
-            m = value.matrices
-            chosen = m.column == column
-            head, row = (torch.from_numpy(index[chosen]).to(scores.device) for index in (m.head, m.row))
-            weight = torch.from_numpy(m.value[chosen]).to(scores)[:, None, None]
-            self._block(updated, value.target).index_add_(0, row, scores[head] * weight)
+    def _write(self, value: Value, amounts: torch.Tensor, updated: torch.Tensor) -> None:
+        """amounts (H, m, batch, token): sum over attended tokens of score times number read."""
+        m = value.matrices
+        head, row, column = (torch.from_numpy(index).to(amounts.device) for index in (m.head, m.row, m.column))
+        weight = torch.from_numpy(m.value).to(amounts)[:, None, None]
+        self._block(updated, value.target).index_add_(0, row, amounts[head, column] * weight)
 
     def _add_relative(self, heads: RelativeHeads, e: torch.Tensor, updated: torch.Tensor) -> None:
         positions, n_tokens = self.weights.positions, e.shape[1]
         content = {block.key: block.scale * self._block(e, block.source) for block in heads.keys}
         gates = dict(zip(positions.keys.names, self.weights.gates().T, strict=True))
-        shifts = range(-min(n_tokens - 1, positions.max_shift), min(n_tokens - 1, positions.max_shift) + 1)
-        for number, places in self._reads(heads.values, e).values():
-            products: dict[int, torch.Tensor] = {}
-            for block in heads.queries:
-                key = content[block.key]
-                largest = float(key.max())
-                # ReLU(key + gate) is exactly 0 for every token unless the largest entry passes the gate
-                is_open = [t for t in shifts if largest + gates[block.key][t + positions.max_shift] > 0]
-                if not is_open:
-                    continue
-                contraction = self.contractions[id(block.matrices)]
-                total = products.setdefault(id(block.matrices), contraction.zeros(key))
-                query = self._block(e, block.source)
-                for t in is_open:
-                    gate = float(gates[block.key][t + positions.max_shift])
-                    # scores are linear in the gated key, so what V reads from token j may be multiplied in here
-                    contraction.add_products(total, torch.relu(key + gate) * number, query, t)
-            if products:  # the whole score first: terms that cancel in it must not reach the stream one by one
-                scores = sum(self.contractions[name].to_heads(total) for name, total in products.items())
-                self._write(scores, places, updated)
+        reach = min(n_tokens - 1, positions.max_shift)
+        for value in heads.values:
+            amounts = []
+            for number in self._numbers(value, e):
+                products: dict[int, torch.Tensor] = {}
+                for block in heads.queries:
+                    key, query = content[block.key], self._block(e, block.source)
+                    contraction = self.contractions[id(block.matrices)]
+                    total = products.setdefault(id(block.matrices), contraction.zeros(key))
+                    largest = float(key.max())
+                    for t in range(-reach, reach + 1):
+                        gate = float(gates[block.key][t + positions.max_shift])
+                        if largest + gate > 0:  # otherwise ReLU(key + gate) is exactly 0 for every token
+                            # scores are linear in the gated key, so what V reads from token j is multiplied in here
+                            contraction.add_products(total, torch.relu(key + gate) * number, query, t)
+                # the whole score first: terms that cancel in it must not reach the stream one by one
+                amounts.append(sum(self.contractions[name].to_heads(total) for name, total in products.items()))
+            self._write(value, torch.stack(amounts, dim=1), updated)
 
     def _add_hard(self, heads: HardHeads, e: torch.Tensor, updated: torch.Tensor) -> None:
-        n_tokens = e.shape[1]
-        position = e[..., self.weights.space["position"]]
-        # [i, j] -> score of the position block, for every pair of tokens of every sentence
+        n_tokens, position = e.shape[1], e[..., self.weights.space["position"]]
+        # (batch, i, j): what the positions of two tokens add to their score; -inf where one is padding
         table = position @ torch.from_numpy(heads.position).to(e).T @ position.transpose(1, 2)
+        is_real = position.sum(-1) > 0
+        table = table.masked_fill(~(is_real[:, :, None] & is_real[:, None, :]), -torch.inf)
         blocks = [(self.contractions[id(q.matrices)], self._block(e, q.key), self._block(e, q.source))
                   for q in heads.queries]
-        is_real = position.sum(-1) > 0
-        open_table = table.masked_fill(~(is_real[:, :, None] & is_real[:, None, :]), -torch.inf)
         bound = sum(float(key.abs().max()) * float(query.abs().max()) * contraction.largest_row_sum
                     for contraction, key, query in blocks)
-        reads = self._reads(heads.values, e)
+        numbers = [self._numbers(value, e) for value in heads.values]
+        amounts = [e.new_zeros((heads.n_heads, *number.shape)) for number in numbers]
         for t in range(-(n_tokens - 1), n_tokens):
             here, there = _overlap(n_tokens, t)
             at_shift = torch.diagonal(table, t, 1, 2)
-            if not float(torch.diagonal(open_table, t, 1, 2).max()) + bound > 0:
+            if not float(at_shift.max()) + bound > 0:
                 continue  # no pair of tokens at this distance can score above 0
+            products: dict[Contraction, torch.Tensor] = {}
+            for contraction, key, query in blocks:
+                contraction.add_products(products.setdefault(contraction, contraction.zeros(key)), key, query, t)
             score = e.new_zeros((heads.n_heads, *e.shape[:2]))
-            products: dict[int, torch.Tensor] = {}
-            for (contraction, key, query), block in zip(blocks, heads.queries, strict=True):
-                total = products.setdefault(id(block.matrices), contraction.zeros(key))
-                contraction.add_products(total, key, query, t)
-            for name, total in products.items():
-                score += self.contractions[name].to_heads(total)
-            score[..., here] += at_shift
-            score = torch.relu(score)
-            for number, places in reads.values():
-                read = score.new_zeros(score.shape)
-                read[..., here] = score[..., here] * number[:, there]
-                self._write(read, places, updated)
+            score += sum(contraction.to_heads(total) for contraction, total in products.items())
+            score = torch.relu(score[..., here] + at_shift)
+            for amount, number in zip(amounts, numbers, strict=True):
+                amount[..., here] += score[:, None] * number[..., there]
+        for value, amount in zip(heads.values, amounts, strict=True):
+            self._write(value, amount, updated)

@@ -70,6 +70,23 @@ def one_head(matrix: np.ndarray) -> HeadMatrices:
     return HeadMatrices.from_dense(matrix[None])
 
 
+def telescope(space: Space, union: Hashable, blocks: list[Hashable], vectors: list[np.ndarray],
+              n_columns: int, first: int, is_added: bool = True, is_taken: bool = True) -> HeadMatrices:
+    """One head: column first + l adds vectors[l] to blocks[l] (if is_added), column first + l + 1 takes it away again
+    (if is_taken); rows are coordinates of `union`.  Where columns first .. first + n are all read as 1, the sum of both
+    is vectors[n] in blocks[n] and nothing else.  Columns from n_columns on do not exist."""
+    entries = []
+    for l, (block, vector) in enumerate(zip(blocks, vectors, strict=True)):
+        rows = np.arange(space[block].start, space[block].stop) - space[union].start
+        for column, sign, is_wanted in ((first + l, 1.0, is_added), (first + l + 1, -1.0, is_taken)):
+            if is_wanted and column < n_columns:
+                entries.append((rows, np.full(len(rows), column), sign * vector))
+    row, column, value = (np.concatenate(parts) for parts in zip(*entries, strict=True))
+    kept = value != 0
+    return HeadMatrices(1, space.width(union), n_columns, np.zeros(kept.sum(), np.int64), row[kept], column[kept],
+                        value[kept])
+
+
 def unit_columns(rows: np.ndarray, n_rows: int) -> HeadMatrices:
     """u_A for every head: head h writes to coordinate rows[h] of a block of n_rows."""
     heads = np.arange(len(rows))
