@@ -130,6 +130,8 @@ def truncated_svd(matrix: sparse.csr_array, rank: int,
 def latent_pcfg(vectors: NodeVectors, pcfg: PCFG, smoothing: float = SMOOTHING,
                 progress: Progress = iter) -> LatentPCFG:
     """Rule tensors and root vectors from the vectors of all nodes."""
+    if not smoothing >= 0:
+        raise GrammarError(f"smoothing is {smoothing}, expected 0 or more")
     nodes, m = vectors.nodes, vectors.n_states
     n_binary = len(pcfg.binary)
     mean_inside = _means(vectors.inside, nodes.symbol, pcfg.n_nonterminals)

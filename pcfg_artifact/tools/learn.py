@@ -2,6 +2,8 @@
 
 Prints what was read and kept, and the sizes of the grammar.  The folder holds grammar.json and grammar.npz, read by
 `PCFG.load(DIR)`, and rules.txt, the same grammar as plain text (which --grammar of the other tools accepts too).
+With --estimator spectral it also holds latent.json and latent.npz, a latent-variable PCFG over the same rules, read by
+`LatentPCFG.load(DIR)`; `parse` then gives its scores beside the PCFG's.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from pcfg_artifact import artifacts
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar import learn_pcfg
 from pcfg_artifact.grammar.rulefile import to_text
+from pcfg_artifact.grammar.spectral import INTERMINAL_STATES, PRETERMINAL_STATES, SMOOTHING, learn_spectral
 from pcfg_artifact.pipeline import progress
 from pcfg_artifact.stages.grammar import grammar_sizes
 from pcfg_artifact.treebank.binarise import VARIANTS
@@ -29,6 +32,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--split", choices=("all", "train"), default="train", help="which trees to learn from (train)")
     parser.add_argument("--variant", choices=VARIANTS, default="vm", help="with (vm) or without (novm) parents (vm)")
     parser.add_argument("--cutoff", type=int, default=5, help="words seen this often or less become signatures (5)")
+    parser.add_argument("--estimator", choices=("frequency", "spectral"), default="frequency",
+                        help="relative frequencies alone, or a latent-variable PCFG beside them (frequency)")
+    parser.add_argument("--states", type=int, nargs=2, metavar="M", default=(INTERMINAL_STATES, PRETERMINAL_STATES),
+                        help=f"spectral: the most latent states of in-terminals and of pre-terminals "
+                             f"({INTERMINAL_STATES} {PRETERMINAL_STATES})")
+    parser.add_argument("--smoothing", type=float, default=SMOOTHING,
+                        help=f"spectral: the larger, the more a rare rule's tensor is simplified ({SMOOTHING})")
     parser.add_argument("--skip-bad-trees", action="store_true", help="leave out malformed trees, and list them")
 
 
@@ -38,6 +48,10 @@ def run(args: argparse.Namespace) -> int:
     treebank = read_treebank(args.treebank, skip_bad_trees=args.skip_bad_trees, progress=progress)
     trees = treebank.trees if args.split == "all" else split(treebank).train
     grammar = learn_pcfg(trees, args.variant, args.cutoff, progress)
+    latent = None
+    if args.estimator == "spectral":
+        latent = learn_spectral(trees, grammar, args.variant, *args.states, args.smoothing, progress=progress)
+        latent.save(args.out)
     grammar.save(args.out)
     artifacts.write_text(args.out / "rules.txt", to_text(grammar))
     for bad in treebank.bad_trees:
@@ -48,5 +62,10 @@ def run(args: argparse.Namespace) -> int:
     for name, (value, unit) in grammar_sizes(grammar, trees).items():
         print(f"{name.replace('_', ' '):<24}{value:>12,}" if unit == "count" else
               f"{name.replace('_', ' '):<24}{value:>12,.6f} {unit}")
+    if latent is not None:
+        for name, states in (("interminal states", latent.n_states[:grammar.n_interminals]),
+                             ("preterminal states", latent.n_states[grammar.n_interminals:])):
+            print(f"{name:<24}{states.sum():>12,} (at most {states.max(initial=0)} a symbol)")
+        print(f"{'tensor values':<24}{latent.tensors.size:>12,}")
     print(f"written to {args.out}")
     return 0
