@@ -1,12 +1,26 @@
-"""Trees from charts: Labelled Recall."""
+"""Trees from a grammar: Labelled Recall and Viterbi, and what is done with a sentence that has no probability."""
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
+import numpy as np
+from numba import njit
+
+from pcfg_artifact.grammar.pcfg import PCFG
+from pcfg_artifact.parsing import logspace
 from pcfg_artifact.parsing.charts import Chart
+from pcfg_artifact.parsing.compiled import compiled
+from pcfg_artifact.parsing.engine import each_chart
+from pcfg_artifact.parsing.leaves import Sentence, sentence_leaves
+from pcfg_artifact.parsing.reference import log_of
+from pcfg_artifact.treebank.tree import Tree
 
 Span = tuple[int, int]
+
+RARE_BELOW = 100  # second attempt at a sentence without probability: words seen this often or less become signatures
+BLOCK = 256  # sentences parsed before those without probability are tried again
 
 
 def labelled_recall(chart: Chart) -> list[Span]:
@@ -19,22 +33,94 @@ def labelled_recall(chart: Chart) -> list[Span]:
 
 def best_binary_tree(scores: np.ndarray) -> list[Span]:
     """Spans, parents first, of the binary tree with the largest sum of scores[i, j]; ties take the first split."""
-    length = len(scores) - 1
-    best = np.zeros_like(scores)
-    split = np.zeros(scores.shape, np.int64)
-    for i in range(length):
-        best[i, i + 1] = scores[i, i + 1]
-    for width in range(2, length + 1):
-        for i in range(length - width + 1):
-            j = i + width
-            totals_K = best[i, i + 1:j] + best[i + 1:j, j]
-            split[i, j] = i + 1 + totals_K.argmax()
-            best[i, j] = scores[i, j] + totals_K.max()
+    split = _best_splits(np.ascontiguousarray(scores, np.float64))
     spans: list[Span] = []
-    todo = [(0, length)] if length else []
+    todo = [(0, len(scores) - 1)] if len(scores) > 1 else []
     while todo:
         i, j = todo.pop()
         spans.append((i, j))
         if j - i > 1:
-            todo += [(split[i, j], j), (i, split[i, j])]
-    return [(int(i), int(j)) for i, j in spans]
+            k = int(split[i, j])
+            todo += [(k, j), (i, k)]
+    return spans
+
+
+@njit(nogil=True, cache=True)
+def _best_splits(scores: np.ndarray) -> np.ndarray:
+    """(L+1, L+1) split of the best tree over every span."""
+    length = len(scores) - 1
+    best = np.zeros((length + 1, length + 1))
+    split = np.zeros((length + 1, length + 1), np.int32)
+    for j in range(1, length + 1):
+        best[j - 1, j] = scores[j - 1, j]
+        for i in range(j - 2, -1, -1):
+            highest = -np.inf
+            for k in range(i + 1, j):
+                total = best[i, k] + best[k, j]
+                if total > highest:
+                    highest, split[i, j] = total, k
+            best[i, j] = scores[i, j] + highest
+    return split
+
+
+def viterbi(grammar: PCFG, sentence: Sentence) -> tuple[float, Tree | None]:
+    """Log probability of the most probable tree and that tree, with grammar labels; (-inf, None) if there is none.
+
+    The words of the tree are those that the grammar read: rare and unknown ones are signatures.
+    """
+    words = grammar.encode(sentence) if len(sentence) and isinstance(sentence[0], str) else np.asarray(sentence, int)
+    length = len(words)
+    if length == 0:
+        return -np.inf, None
+    tables = compiled(grammar)
+    log_leaves = log_of(sentence_leaves(grammar, words))
+    best = logspace.inside(tables, log_leaves, True)
+    top = best[logspace.cell_of.py_func(0, length)] if length > 1 else log_leaves[0]
+    root = log_of(tables.root_inner if length > 1 else tables.root_leaf) + top
+    if root.max(initial=-np.inf) == -np.inf:
+        return -np.inf, None
+    nodes = logspace.best_nodes(tables, log_leaves, best, int(root.argmax()))
+    return float(root.max()), _tree_of_nodes(grammar, nodes, words)
+
+
+def _tree_of_nodes(grammar: PCFG, nodes: np.ndarray, words: np.ndarray) -> Tree:
+    """The tree of (symbol, i, j) rows in preorder."""
+    stack: list[Tree] = []
+    for symbol, i, j in nodes[::-1]:  # from the right, children are complete before their parent
+        if j - i == 1:
+            stack.append(Tree(grammar.preterminals[symbol], word=grammar.words[words[i]]))
+        else:
+            left, right = stack.pop(), stack.pop()
+            stack.append(Tree(grammar.interminals[symbol], (left, right)))
+    return stack[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Parse:
+    """The Labelled-Recall tree of one sentence, and how it was found.
+
+    n_attempts: 1 = as it stands; 2 = with rare words as signatures; 3 = no probability either way, right-branching.
+    """
+
+    spans: list[Span]
+    scores: np.ndarray  # (L+1, L+1) span scores behind the tree
+    log_prob: float
+    n_attempts: int
+
+
+def parses(grammar: PCFG, sentences: Sequence[Sequence[str]], backend: str = "auto", device: str = "cpu",
+           n_threads: int | None = None) -> Iterator[Parse]:
+    """A parse for every sentence, given as words, in order."""
+    for begin in range(0, len(sentences), BLOCK):
+        block = sentences[begin:begin + BLOCK]
+        found = [_parse(chart, 1) for chart in each_chart(grammar, block, backend, device, n_threads=n_threads)]
+        failed = [s for s, parse in enumerate(found) if parse.log_prob == -np.inf]
+        again = [grammar.encode(block[s], rare_below=RARE_BELOW) for s in failed]
+        for s, chart in zip(failed, each_chart(grammar, again, backend, device, n_threads=n_threads), strict=True):
+            found[s] = _parse(chart, 2 if chart.log_prob > -np.inf else 3)
+        yield from found
+
+
+def _parse(chart: Chart, n_attempts: int) -> Parse:
+    scores = chart.span_scores()
+    return Parse(best_binary_tree(scores), scores, chart.log_prob, n_attempts)

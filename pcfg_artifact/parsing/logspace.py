@@ -131,3 +131,58 @@ def give_to_leaf(beta, cell, rules, leaves, t, leaf_beta, other, other_row, othe
                 other_beta[other_row, c] = log_add(other_beta[other_row, c], given + leaves[t, p])
             if other[other_row, c] > -np.inf:
                 leaf_beta[t, p] = log_add(leaf_beta[t, p], given + other[other_row, c])
+
+
+@njit(nogil=True, cache=True)
+def best_nodes(grammar: CompiledGrammar, leaves: np.ndarray, best: np.ndarray, root: int) -> np.ndarray:
+    """(2L-1, 3) symbol, i, j of the best tree in preorder, found again from the values of its subtrees."""
+    length = len(leaves)
+    nodes = np.zeros((2 * length - 1, 3), np.int64)
+    stack = np.zeros((2 * length, 3), np.int64)
+    stack[0] = (root, 0, length)
+    n_stack, n_nodes = 1, 0
+    inner = grammar.inner
+    while n_stack:
+        n_stack -= 1
+        a, i, j = stack[n_stack]
+        nodes[n_nodes] = (a, i, j)
+        n_nodes += 1
+        if j - i == 1:
+            continue
+        highest, left, right, split = -np.inf, 0, 0, 0
+        if j - i == 2:
+            highest, left, right = best_leaf_rule(grammar.two_leaves, leaves, i, leaves, j - 1, a)
+            split = i + 1
+        else:
+            value, leaf, other = best_leaf_rule(grammar.right_leaf, leaves, j - 1, best, cell_of(i, j - 1), a)
+            if value > highest:
+                highest, left, right, split = value, other, leaf, j - 1
+            value, leaf, other = best_leaf_rule(grammar.left_leaf, leaves, i, best, cell_of(i + 1, j), a)
+            if value > highest:
+                highest, left, right, split = value, leaf, other, i + 1
+            for q in range(len(inner.left)):
+                for rule in range(inner.first[q], inner.first[q + 1]):
+                    if inner.parent[rule] != a:
+                        continue
+                    b, c = inner.left[q], inner.right[q]
+                    for k in range(i + 2, j - 1):
+                        value = math.log(inner.prob[rule]) + best[cell_of(i, k), b] + best[cell_of(k, j), c]
+                        if value > highest:
+                            highest, left, right, split = value, int(b), int(c), k
+        stack[n_stack] = (right, split, j)
+        stack[n_stack + 1] = (left, i, split)
+        n_stack += 2
+    return nodes
+
+
+@njit(nogil=True)
+def best_leaf_rule(rules, leaves, t, other, other_row, a):
+    """The best rule of parent a with a pre-terminal over word t: its value, the pre-terminal, the other child."""
+    highest, best_leaf, best_other = -np.inf, 0, 0
+    for p in range(leaves.shape[1]):
+        for rule in range(rules.first[p], rules.first[p + 1]):
+            if rules.parent[rule] == a:
+                value = math.log(rules.prob[rule]) + leaves[t, p] + other[other_row, rules.other[rule]]
+                if value > highest:
+                    highest, best_leaf, best_other = value, p, int(rules.other[rule])
+    return highest, best_leaf, best_other

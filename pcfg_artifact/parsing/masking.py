@@ -1,16 +1,25 @@
-"""Masked words: the Bayes-optimal masked language model of a grammar."""
+"""Masked words: the Bayes-optimal masked language model of a grammar (Theorem 3.3).
+
+A position that is not seen is a leaf with weight 1 for every pre-terminal; the word there has probability proportional
+to the sum over A of P(A -> w) beta(A, t, t+1).  beta ignores the word under its own position, so one pass with all
+words visible, and with beta of every pre-terminal, predicts every word from all the others.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.parsing.charts import Chart
-from pcfg_artifact.parsing.engine import leaf_charts
-from pcfg_artifact.parsing.leaves import Sentence, sentence_leaves
+from pcfg_artifact.parsing.engine import LazyLeaves, each_chart, leaf_charts
+from pcfg_artifact.parsing.leaves import Sentence, emissions, sentence_leaves, word_ids
+from pcfg_artifact.parsing.masks import KEPT_SHARE, RANDOM_SHARE, Masking, hide
+from pcfg_artifact.seeding import derive_seed
+
+MASK_NAME = "named masks"  # of the random stream
 
 
 def masked_word_distribution(grammar: PCFG, sentence: Sentence, masked: Sequence[int],
@@ -19,32 +28,121 @@ def masked_word_distribution(grammar: PCFG, sentence: Sentence, masked: Sequence
 
     masked: 0-based positions; the words there are ignored.  An impossible context gives rows of zeros.
     """
-    length = len(sentence)
+    masked = list(masked)
     for position in masked:
-        if not 0 <= position < length:
-            raise UsageError(f"masked position {position} is outside the sentence; expected 0 to {length - 1}")
+        if not 0 <= position < len(sentence):
+            raise UsageError(f"masked position {position} is outside the sentence; expected 0 to {len(sentence) - 1}")
     leaves = sentence_leaves(grammar, sentence, masked)
     chart = next(leaf_charts(grammar, [leaves], backend=backend, device=device))
-    return word_distributions(grammar, chart)[list(masked)]
+    return word_distributions(grammar, chart)[masked]
+
+
+def one_mask_distributions(grammar: PCFG, sentence: Sentence, backend: str = "auto", device: str = "cpu") -> np.ndarray:
+    """(L, n_words): at every position, the probability of every word given all the other words, from one pass."""
+    return word_distributions(grammar, next(each_chart(grammar, [sentence], backend, device, outside="full")))
 
 
 def preterminal_outside(grammar: PCFG, chart: Chart) -> np.ndarray:
     """(L, P) beta(A, t, t+1) of every position, each row scaled to sum to 1 (0 where nothing fits)."""
-    starts, ends = chart.entry_bounds
-    is_leaf = ends - starts == 1
-    log_outside = np.full((chart.length, grammar.n_preterminals), -np.inf)
-    log_outside[starts[is_leaf], chart.symbols[is_leaf] - grammar.n_interminals] = chart.entry_log_outside[is_leaf]
-    peak = log_outside.max(axis=1, keepdims=True, initial=-np.inf)
-    weights = np.exp(log_outside - np.where(peak > -np.inf, peak, 0.0))
-    return weights / np.maximum(weights.sum(axis=1, keepdims=True), 1.0)
+    leaf_cells = np.arange(chart.length) * chart.length - np.arange(chart.length) * (np.arange(chart.length) - 1) // 2
+    begins, ends = chart.offsets[leaf_cells], chart.offsets[leaf_cells + 1]
+    outside = np.zeros((chart.length, grammar.n_preterminals))
+    for t, (begin, end) in enumerate(zip(begins, ends, strict=True)):
+        values, symbols = chart.outside[begin:end], chart.symbols[begin:end] - grammar.n_interminals
+        if chart.is_log:
+            peak = values.max(initial=-np.inf)
+            values = np.exp(values - (peak if peak > -np.inf else 0.0))
+        total = values.sum()
+        outside[t, symbols] = values / total if total > 0 else 0.0
+    return outside
 
 
 def word_distributions(grammar: PCFG, chart: Chart) -> np.ndarray:
     """(L, n_words): proportional to the sum over A of P(A -> w) beta(A, t, t+1)."""
-    weights = np.zeros((chart.length, grammar.n_words))
     head, word = grammar.lexical.T
-    contributions = preterminal_outside(grammar, chart)[:, head - grammar.n_interminals] * grammar.lexical_prob
+    outside = preterminal_outside(grammar, chart)
+    weights = np.zeros((chart.length, grammar.n_words))
     for t in range(chart.length):
-        weights[t] = np.bincount(word, contributions[t], minlength=grammar.n_words)
+        contributions = outside[t, head - grammar.n_interminals] * grammar.lexical_prob
+        weights[t] = np.bincount(word, contributions, minlength=grammar.n_words)
     total = weights.sum(axis=1, keepdims=True)
     return np.divide(weights, total, out=weights, where=total > 0)
+
+
+# ---- whole corpora ---------------------------------------------------------------------------------------------------
+
+
+def one_mask_log_probs(grammar: PCFG, sentences: Sequence[Sentence], backend: str = "auto", device: str = "cpu",
+                       n_threads: int | None = None) -> Iterator[np.ndarray]:
+    """(L,) per sentence: log probability of each word given all the other words; -inf where it is 0."""
+    charts = each_chart(grammar, sentences, backend, device, outside="full", n_threads=n_threads)
+    for sentence, chart in zip(sentences, charts, strict=True):
+        words = word_ids(grammar, sentence)
+        yield _log_probs(grammar, chart, words, np.full(len(words), -1), np.arange(len(words)))
+
+
+def masked_log_probs(grammar: PCFG, sentences: Sequence[Sentence], masking: Masking, seed: int,
+                     numbers: Sequence[int] | None = None, backend: str = "auto", device: str = "cpu",
+                     n_threads: int | None = None) -> Iterator[np.ndarray]:
+    """(masked,) per sentence: log probability of each selected word given what is seen, exact for the masking process.
+
+    The masks are those of (seed, number of the sentence, position), the same for every process and model; numbers are
+    0, 1, .. unless the sentences are a selection and keep their own.
+    """
+    numbers = range(len(sentences)) if numbers is None else numbers
+    hidden = [hidden_words(grammar, sentence, masking, seed, number)
+              for sentence, number in zip(sentences, numbers, strict=True)]
+    leaves = LazyLeaves(lambda s: observed_leaves(grammar, hidden[s][1], masking), len(hidden))
+    charts = leaf_charts(grammar, leaves, backend, device, n_threads=n_threads)
+    for (words, seen, positions), chart in zip(hidden, charts, strict=True):
+        yield _log_probs(grammar, chart, words, seen, positions)
+
+
+def hidden_words(grammar: PCFG, sentence: Sentence, masking: Masking, seed: int, number: int
+                 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Word ids (L,), what is seen of them (L,), -1 = <mask>, and the selected positions, under the named masks."""
+    words = word_ids(grammar, sentence)
+    key = np.uint64(derive_seed(seed, MASK_NAME))
+    is_masked, seen = hide(words, key, np.uint64(number), np.arange(len(words)), masking, grammar.n_words)
+    return words, seen, np.flatnonzero(is_masked)
+
+
+def observed_leaves(grammar: PCFG, seen: np.ndarray, masking: Masking) -> np.ndarray:
+    """(L, P) probability, up to a factor per position, that each pre-terminal leads to what is seen (-1 = <mask>).
+
+    Under 80/10/10 any visible word may be a random one: it was kept or not selected with probability 1 - 0.9 rate,
+    and is one of the words at random with probability 0.1 rate.
+    """
+    table = emissions(grammar)
+    leaves = table.of(seen)
+    if masking.corruption != "mask":
+        kept = 1 - masking.rate + masking.rate * KEPT_SHARE
+        leaves = kept * leaves + masking.rate * RANDOM_SHARE / grammar.n_words * table.any_word
+    leaves[seen < 0] = table.any_word
+    return leaves
+
+
+def _log_probs(grammar: PCFG, chart: Chart, words: np.ndarray, seen: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """Log probability of the true words at selected positions.
+
+    A position that was selected and shows o has P(shows o | word w) = 0.1 [o = w] + 0.1 / n_words: the sum over all
+    words of that times x(w) needs only x(o) and the sum of x, where x(w) is the sum over A of P(A -> w) beta(A).
+    """
+    table = emissions(grammar)
+    outside = preterminal_outside(grammar, chart)[positions]
+    x_true = (table.of(words[positions]) * outside).sum(axis=1)
+    x_any = outside @ table.any_word
+    shown, random = seen[positions], RANDOM_SHARE / grammar.n_words
+    x_shown = (table.of(shown) * outside).sum(axis=1)
+    is_mask = shown < 0
+    numerator = np.where(is_mask, x_true, (random + KEPT_SHARE * (shown == words[positions])) * x_true)
+    denominator = np.where(is_mask, x_any, random * x_any + KEPT_SHARE * x_shown)
+    with np.errstate(divide="ignore"):
+        return np.log(np.divide(numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0))
+
+
+def perplexity(log_probs: Iterable[np.ndarray]) -> float:
+    """exp of the mean negative log probability over all predicted words; NaN for none, inf if one has probability 0."""
+    rows = list(log_probs)
+    flat = np.concatenate(rows) if rows else np.zeros(0)
+    return float(np.exp(-flat.mean())) if len(flat) else float("nan")

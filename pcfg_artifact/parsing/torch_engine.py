@@ -19,6 +19,7 @@ from pcfg_artifact.parsing.compiled import CompiledGrammar, LeafRules
 from pcfg_artifact.parsing.cpu import Engine as CpuEngine
 
 MEMORY_BUDGET = {"cpu": 256 << 20, "other": 4 << 30}  # bytes of one batch
+WINDOW = 512  # sentences within which batches are sorted by length
 BATCH_CPU = 16  # sentences: more only spill the caches of a CPU
 DENSE = 0.05  # share of non-zeros above which a rule matrix is multiplied as a dense one
 COMFORT = 2.0 ** 440  # float64: products of two values between 1 / COMFORT and COMFORT keep full precision
@@ -77,22 +78,20 @@ class Engine:
 
     def charts(self, leaves: Sequence[np.ndarray]) -> Iterator[Chart]:
         """A chart for each sentence, in order; sentences of like length share a batch, none is dropped."""
-        done: dict[int, Chart] = {}
-        n_given = 0
-        for window in _windows(leaves):
-            for batch in self._batches(leaves, window):
-                done.update(zip(batch, self._batch_charts([leaves[s] for s in batch]), strict=True))
-            while n_given in done:
-                yield done.pop(n_given)
-                n_given += 1
+        for begin in range(0, len(leaves), WINDOW):
+            window = [leaves[s] for s in range(begin, min(begin + WINDOW, len(leaves)))]
+            done: dict[int, Chart] = {}
+            for batch in self._batches([len(rows) for rows in window]):
+                done.update(zip(batch, self._batch_charts([window[s] for s in batch]), strict=True))
+            yield from (done[s] for s in range(len(window)))
 
-    def _batches(self, leaves: Sequence[np.ndarray], window: range) -> Iterator[list[int]]:
+    def _batches(self, lengths: list[int]) -> Iterator[list[int]]:
         """Sentence numbers by length, as many at a time as the memory budget holds."""
         is_cpu = self.device.type == "cpu"
         budget = MEMORY_BUDGET["cpu" if is_cpu else "other"]
         batch: list[int] = []
-        for s in sorted(window, key=lambda s: (len(leaves[s]), s)):
-            size = (len(batch) + 1) * self._bytes(len(leaves[s]))
+        for s in sorted(range(len(lengths)), key=lambda s: (lengths[s], s)):
+            size = (len(batch) + 1) * self._bytes(lengths[s])
             if batch and (size > budget or (is_cpu and len(batch) == BATCH_CPU)):
                 yield batch
                 batch = []
@@ -119,12 +118,6 @@ class Engine:
             run.outside()
         return [chart if (chart := run.chart(n, np.log(peaks[n]))) is not None else self.fallback.chart(leaves[n])
                 for n in range(len(leaves))]
-
-
-def _windows(leaves: Sequence[np.ndarray], size: int = 512) -> Iterator[range]:
-    """Stretches of the corpus within which sentences are sorted by length."""
-    for begin in range(0, len(leaves), size):
-        yield range(begin, min(begin + size, len(leaves)))
 
 
 class LeafPairs:
