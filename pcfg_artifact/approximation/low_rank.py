@@ -78,10 +78,11 @@ class LowRank:
         self._floors = (0.0 if self.rule.clips_stored else -np.inf, 0.0 if self.rule.clips_keys else -np.inf)
 
     def chart(self, leaves: np.ndarray, with_leaves: bool = True) -> ProjectedChart:
-        """The chart of one sentence from its (L, P) leaves; `with_leaves` also gives the outside of every pre-terminal."""
+        """The chart of one sentence from its (L, P) leaves; leaf_outside is left empty unless `with_leaves`."""
         length, n = len(leaves), self.grammar.n_interminals
         if length > self.inside_projections.max_width:
-            raise UsageError(f"the sentence has {length} words, more than max_length {self.inside_projections.max_width}")
+            raise UsageError(f"the sentence has {length} words, "
+                             f"more than max_length {self.inside_projections.max_width}")
         # Leaves divided by the word's unigram probability keep long spans near 1; what drifts away is scaled again.
         unigram = leaves @ self._share
         log2_scale = np.log2(unigram, out=np.zeros(length), where=unigram > 0)
@@ -89,7 +90,8 @@ class LowRank:
         for _ in range(MAX_RESCALINGS):
             scaled = leaves * np.exp2(-log2_scale)[:, None]
             left, right = np.zeros((2, length + 1, n, length + 1))
-            bits = projected.inside(self._rules, scaled, projections.encode, projections.decode, *self._floors, left, right)
+            bits = projected.inside(self._rules, scaled, projections.encode, projections.decode, *self._floors,
+                                    left, right)
             if bits == 0.0:
                 break
             log2_scale += bits
@@ -105,7 +107,7 @@ class LowRank:
 
 def approximate_charts(grammar: PCFG, sentence: Sentence, interminals: np.ndarray, preterminals: np.ndarray,
                        transforms: Transforms | None = None, sign_rule: str = "clip") -> tuple[np.ndarray, np.ndarray]:
-    """Inside and outside (L+1, L+1, N) of the approximate algorithm, as probabilities, with the grammar's own numbering.
+    """Inside and outside (L+1, L+1, N) of the approximate algorithm, as probabilities, in the grammar's numbering.
 
     Inside: all pre-terminals at width 1, `interminals` above.  Outside: `preterminals` at width 1, `interminals` above.
     transforms: width -> W (k, len(interminals)), None for the restriction alone.

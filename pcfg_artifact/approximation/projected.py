@@ -1,6 +1,6 @@
 """Inside-Outside over few in-terminals with projected vectors: compiled kernels, linear space, one sentence at a time.
 
-Legend.  i < k < j fenceposts; A parent, B left child, C right child; p pre-terminal; n in-terminals of the compact grammar.
+Legend.  i < k < j fenceposts; A parent, B left child, C right child; p pre-terminal; n in-terminals are left.
 left[i, B, k] is alpha(B, i, k) and right[j, C, k] is alpha(C, k, j), so both children of a span are read along k.
 For every width >= 2 the vector alpha(., i, j) is replaced by W+ W alpha, and for widths 2 .. L-1 beta in the same way;
 then the sign rule acts (signs.py).  After a projection hardly an entry is 0, so nothing is pruned.
@@ -90,8 +90,8 @@ def inside(rules: Rules, leaves: np.ndarray, encode: np.ndarray, decode: np.ndar
             else:
                 for p in np.flatnonzero(leaves[j - 1]):  # A -> B p
                     for rule in range(right_leaf.first[p], right_leaf.first[p + 1]):
-                        total[right_leaf.parent[rule]] += (
-                            right_leaf.prob[rule] * leaves[j - 1, p] * max(left[i, right_leaf.other[rule], j - 1], key_floor))
+                        beside = max(left[i, right_leaf.other[rule], j - 1], key_floor)
+                        total[right_leaf.parent[rule]] += right_leaf.prob[rule] * leaves[j - 1, p] * beside
                 for p in np.flatnonzero(leaves[i]):  # A -> p C
                     for rule in range(left_leaf.first[p], left_leaf.first[p + 1]):
                         total[left_leaf.parent[rule]] += (

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 
 from pcfg_artifact.errors import UsageError
@@ -86,11 +84,3 @@ def leading_eigenvectors(matrix: np.ndarray, rank: int) -> np.ndarray:
     """(rank, n) orthonormal rows, largest eigenvalue first."""
     return np.ascontiguousarray(np.linalg.eigh(matrix)[1][:, ::-1][:, :rank].T)
 
-
-def learn_transforms(charts: Iterable[Chart], interminals: np.ndarray, rank: int, max_width: int,
-                     statistic: str = "marginals") -> Transforms:
-    """W of every width from the charts of training sentences."""
-    correlations = Correlations(interminals, max_width)
-    for chart in charts:
-        correlations.add(chart, statistic)
-    return correlations.transforms(rank)

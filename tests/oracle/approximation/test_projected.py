@@ -57,7 +57,8 @@ def test_sign_rules_differ_where_a_projection_makes_entries_negative(random_gram
     grammar = random_grammar(1)
     interminals, preterminals = select_symbols(grammar, 4, 3)
     sentence = sentences_of(grammar, 1)[3]
-    charts = {rule: approximate_charts(grammar, sentence, interminals, preterminals, random_transforms(1, 4, 2), rule)[0]
+    transforms = random_transforms(1, 4, 2)
+    charts = {rule: approximate_charts(grammar, sentence, interminals, preterminals, transforms, rule)[0]
               for rule in SIGN_RULES}
     assert charts["signed"].min() < 0 <= charts["clip"].min()
     assert normwise_error(charts["literal"], charts["signed"]) > 1e-3

@@ -1,0 +1,103 @@
+"""Approximation: Inside-Outside with fewer symbols or lower rank, as something that parses and predicts words."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+
+import numpy as np
+
+from pcfg_artifact.approximation.low_rank import LowRank
+from pcfg_artifact.approximation.restriction import restrict
+from pcfg_artifact.approximation.transforms import Transforms
+from pcfg_artifact.grammar import PCFG
+from pcfg_artifact.parsing import Chart, leaf_charts, sentence_leaves
+from pcfg_artifact.parsing.leaves import Sentence
+from pcfg_artifact.parsing.masking import preterminal_outside
+
+BLOCK = 128  # sentences whose leaves are held at once
+
+
+def stream_charts(grammar: PCFG, leaves: Iterable[np.ndarray], outside: str = "pruned", n_threads: int | None = None
+                  ) -> Iterator[Chart]:
+    """Charts of sentences given by their (L, P) leaves, in memory that does not depend on how many there are."""
+    leaves = iter(leaves)
+    while block := list(islice(leaves, BLOCK)):
+        yield from leaf_charts(grammar, block, outside=outside, n_threads=n_threads)
+
+
+@dataclass(frozen=True, eq=False)
+class Approximation:
+    """Inside-Outside of `grammar`, computed for some symbols only.
+
+    interminals: I~, None for all (exact inside probabilities).  preterminals: P~, whose outside probabilities predict
+    masked words, None for all.  transforms: width -> W over I~, in their order; outside_transforms: another W for
+    outside probabilities.  few_leaves: words are known to P~ alone, instead of to all pre-terminals.
+    """
+
+    grammar: PCFG
+    interminals: np.ndarray | None = None
+    preterminals: np.ndarray | None = None
+    transforms: Transforms | None = None
+    outside_transforms: Transforms | None = None
+    sign_rule: str = "clip"
+    few_leaves: bool = False
+    max_length: int = 60
+
+    def span_scores(self, sentences: Iterable[Sentence], n_threads: int | None = None) -> Iterator[np.ndarray]:
+        """(L+1, L+1) for each sentence: max over A of the marginal, up to a factor; all 0 where nothing is derived."""
+        if self.transforms is None:
+            found = stream_charts(self._restricted, map(self._leaves, sentences), n_threads=n_threads)
+            return (chart.span_scores() for chart in found)
+        return _in_order(lambda s: self._low_rank.chart(self._leaves(s), with_leaves=False).span_scores(),
+                         sentences, n_threads)
+
+    def leaf_outside(self, sentences: Iterable[Sentence], n_threads: int | None = None) -> Iterator[np.ndarray]:
+        """(L, P) for each sentence: outside probability of each pre-terminal at each word, up to a factor for the word.
+
+        0 for pre-terminals outside P~; negative entries, which the sign rules but `clip` leave, count as 0.
+        """
+        if self.transforms is None:
+            found = (preterminal_outside(self.grammar, chart) for chart in stream_charts(
+                self._restricted, map(self._leaves, sentences), outside="full", n_threads=n_threads))
+        else:
+            found = _in_order(lambda s: self._low_rank.chart(self._leaves(s)).leaf_outside, sentences, n_threads)
+        return (np.maximum(outside, 0.0) * self._is_predicted for outside in found)
+
+    @cached_property
+    def _restricted(self) -> PCFG:
+        return self.grammar if self.interminals is None else restrict(self.grammar, self.interminals)
+
+    @cached_property
+    def _low_rank(self) -> LowRank:
+        interminals = np.arange(self.grammar.n_interminals) if self.interminals is None else self.interminals
+        return LowRank(self.grammar, interminals, self.transforms, self.max_length, self.sign_rule,
+                       self.outside_transforms)
+
+    @cached_property
+    def _is_predicted(self) -> np.ndarray:
+        """(P,) whether a pre-terminal is in P~."""
+        if self.preterminals is None:
+            return np.ones(self.grammar.n_preterminals, bool)
+        return np.isin(np.arange(self.grammar.n_interminals, self.grammar.n_nonterminals), self.preterminals)
+
+    def _leaves(self, sentence: Sentence) -> np.ndarray:
+        leaves = sentence_leaves(self.grammar, sentence)
+        return leaves * self._is_predicted if self.few_leaves else leaves
+
+
+def _in_order(work: Callable[[Sentence], np.ndarray], items: Iterable[Sentence], n_threads: int | None
+              ) -> Iterator[np.ndarray]:
+    """work(item) for each item, in order; each is computed alone, so threads change nothing but time."""
+    with ThreadPoolExecutor(n_threads or 1) as pool:
+        waiting: deque = deque()
+        for item in items:
+            waiting.append(pool.submit(work, item))
+            if len(waiting) > 4 * (n_threads or 1):
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()

@@ -1,0 +1,86 @@
+"""What an approximation is worth: F1 of its trees, perplexity of its masked words, and how often it has no answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from pcfg_artifact.approximation.model import Approximation
+from pcfg_artifact.grammar import PCFG
+from pcfg_artifact.grammar.expectation import frequencies
+from pcfg_artifact.parsing import best_binary_tree, span_f1
+from pcfg_artifact.parsing.leaves import Sentence, emissions, word_ids
+from pcfg_artifact.treebank.tree import Tree
+
+CONVENTIONS = {"PB": "", "KIM": "_KIM"}  # convention -> what its columns end in
+
+
+class Score(NamedTuple):
+    """One number of a table row, how many items it rests on, its unit."""
+
+    value: float
+    n: int
+    unit: str
+
+
+def parsing_scores(trees: Sequence[Tree], span_scores: Iterable[np.ndarray]) -> dict[str, Score]:
+    """F1 of Labelled-Recall trees against treebank trees of two or more words.
+
+    A sentence of which no span has a score is `failed`: its tree is right-branching, and columns _parsed leave it out.
+    """
+    predicted, is_parsed = [], []
+    for scores in span_scores:
+        # Ties take the first split: without any score the tree is right-branching.
+        predicted.append(best_binary_tree(scores))
+        width = np.arange(len(scores))
+        is_parsed.append(bool((scores[width[None, :] - width[:, None] >= 2] > 0).any()))
+    found = {}
+    for suffix, chosen in (("", range(len(trees))), ("_parsed", np.flatnonzero(is_parsed))):
+        for convention, name in CONVENTIONS.items():
+            f1 = span_f1([trees[s] for s in chosen], [predicted[s] for s in chosen], convention)
+            found[f"sentence_f1{name}{suffix}"] = Score(f1.sentence, f1.n_sentences, "percent")
+            found[f"corpus_f1{name}{suffix}"] = Score(f1.corpus, len(chosen), "percent")
+    found["failed"] = Score(1.0 - sum(is_parsed) / len(trees), len(trees), "fraction")
+    return found
+
+
+def one_mask_probabilities(model: Approximation, sentences: Sequence[Sentence], n_threads: int | None = None
+                           ) -> np.ndarray:
+    """Probability of every word of every sentence, one after another, given all other words of its sentence.
+
+    Pr[w] is proportional to the sum over A in P~ of Pr[A -> w] beta(A); 0 where the model has nothing to say.
+    """
+    table = emissions(model.grammar)
+    found = []
+    for sentence, outside in zip(sentences, model.leaf_outside(sentences, n_threads), strict=True):
+        word = (table.of(word_ids(model.grammar, sentence)) * outside).sum(axis=1)
+        any_word = outside @ table.any_word
+        found.append(np.divide(word, any_word, out=np.zeros(len(word)), where=any_word > 0))
+    return np.concatenate(found)
+
+
+def unigram_probabilities(grammar: PCFG, sentences: Sequence[Sentence]) -> np.ndarray:
+    """Probability of every word of every sentence by its frequency alone."""
+    head, word = grammar.lexical.T
+    weight = np.bincount(word, frequencies(grammar)[head] * grammar.lexical_prob, minlength=grammar.n_words)
+    return np.concatenate([(weight / weight.sum())[word_ids(grammar, sentence)] for sentence in sentences])
+
+
+def perplexity(probabilities: np.ndarray) -> float:
+    """exp of the mean negative log probability over words; NaN for no word."""
+    return float(np.exp(-np.log(probabilities).mean())) if len(probabilities) else float("nan")
+
+
+def prediction_scores(probabilities: np.ndarray, exact: np.ndarray, unigram: np.ndarray) -> dict[str, Score]:
+    """1-mask perplexity: where the model gives the word no probability its unigram probability is used, and the share
+    of such words is `undefined`; also over the other words alone, beside the exact algorithm on just those."""
+    is_defined = probabilities > 0
+    n, n_defined = len(probabilities), int(is_defined.sum())
+    return {
+        "perplexity": Score(perplexity(np.where(is_defined, probabilities, unigram)), n, "perplexity"),
+        "undefined": Score(1.0 - n_defined / n, n, "fraction"),
+        "perplexity_defined": Score(perplexity(probabilities[is_defined]), n_defined, "perplexity"),
+        "perplexity_exact_defined": Score(perplexity(exact[is_defined]), n_defined, "perplexity"),
+    }
