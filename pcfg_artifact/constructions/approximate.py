@@ -19,13 +19,12 @@ stream then holds W+ W a instead of a, with no further layer and no further dime
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 import torch
 
 from pcfg_artifact.approximation.restriction import select_symbols
 from pcfg_artifact.approximation.signs import SignRule, rule_named, transform_of_width
+from pcfg_artifact.approximation.transforms import Correlations, Transforms
 from pcfg_artifact.constructions.relative import mark, root_layer
 from pcfg_artifact.constructions.rules import inside_matrices, left_sibling_matrices, right_sibling_matrices
 from pcfg_artifact.constructions.space import Space
@@ -41,18 +40,22 @@ from pcfg_artifact.constructions.weights import (
     unit_columns,
 )
 from pcfg_artifact.errors import UsageError
-from pcfg_artifact.grammar import PCFG
+from pcfg_artifact.grammar import PCFG, sample_trees
+from pcfg_artifact.parsing import inside_outside
+
+N_DRAWN = 400  # sentences from which a model without given transforms learns its own
 
 
 class ApproximateInsideOutside(ConstructedTransformer):
     """Inside-Outside over the most frequent symbols; with `rank`, through transforms W of that rank.
 
     transforms: {width: W (rank, |I~|)}, columns in the order of `select_symbols`; a missing width uses the nearest
-    smaller one.  rank=None computes the few non-terminals themselves.  sign_rule: see approximation/signs.py.
+    smaller one; None learns them from sentences that the grammar itself generates.  rank=None computes the few
+    non-terminals themselves.  sign_rule: see approximation/signs.py.
     """
 
     def __init__(self, grammar: PCFG, max_length: int = 25, n_interminals: int = 20, n_preterminals: int = 45,
-                 rank: int | None = 15, sign_rule: str = "clip", transforms: Mapping[int, np.ndarray] | None = None, *,
+                 rank: int | None = 15, sign_rule: str = "clip", transforms: Transforms | None = None, *,
                  bound: float = BOUND, backend: str = "auto", dtype: torch.dtype = torch.float64,
                  rescale: bool = False) -> None:
         interminals, preterminals = select_symbols(grammar, n_interminals, n_preterminals)
@@ -62,7 +65,7 @@ class ApproximateInsideOutside(ConstructedTransformer):
         if rank == len(interminals):
             rank = None  # W+ W is the identity; computing it would only add rounding noise
         if rank is not None and transforms is None:
-            raise UsageError(f"rank {rank} needs transforms, {{width: W ({rank}, {len(interminals)})}}")
+            transforms = sampled_transforms(grammar, interminals, rank, max_length)
         for width, transform in (transforms or {}).items() if rank is not None else ():
             if np.shape(transform) != (rank, len(interminals)):
                 raise UsageError(f"the transform of width {width} has shape {np.shape(transform)}, "
@@ -74,7 +77,7 @@ class ApproximateInsideOutside(ConstructedTransformer):
 
 
 def approximate_plan(grammar: PCFG, max_length: int, interminals: np.ndarray, preterminals: np.ndarray,
-                     transforms: Mapping[int, np.ndarray] | None, rule: SignRule, bound: float = BOUND) -> Plan:
+                     transforms: Transforms | None, rule: SignRule, bound: float = BOUND) -> Plan:
     """All weights, layer by layer: L-1 inside, one for the root, L-2 outside, ceil(|P~|/H) for single words."""
     L = max_length
     leaves = leaf_symbols(grammar, interminals)
@@ -108,6 +111,15 @@ def approximate_plan(grammar: PCFG, max_length: int, interminals: np.ndarray, pr
         inside=Readout(tuple(("inside", l) for l in range(L)), tuple(symbols), row=lambda i, j: j),
         outside=Readout(tuple(("outside", l) for l in range(L)), (preterminals, *symbols[1:]), row=lambda i, j: i),
         n_before=1, n_after=0)
+
+
+def sampled_transforms(grammar: PCFG, interminals: np.ndarray, rank: int, max_length: int) -> Transforms:
+    """W of every width from exact marginals of sentences drawn from the grammar."""
+    drawn = sample_trees(grammar, N_DRAWN, seed=0, max_length=max_length).tokens
+    correlations = Correlations(interminals, max_length)
+    for chart in inside_outside(grammar, list(drawn.rows())):
+        correlations.add(chart)
+    return correlations.transforms(rank)
 
 
 def leaf_symbols(grammar: PCFG, interminals: np.ndarray) -> np.ndarray:

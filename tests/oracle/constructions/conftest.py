@@ -107,7 +107,7 @@ def _textbook_approximate(grammar: PCFG, sentence, interminals, preterminals, tr
 
 
 def _spanwise_error(found: np.ndarray, expected: np.ndarray) -> float:
-    """Largest over spans of max |found - expected| / max |expected|: entries that W+ W nearly cancels have no digits."""
+    """Largest max |found - expected| / max |expected| of a span: entries that W+ W nearly cancels have no digits."""
     error, size = np.abs(found - expected).max(axis=-1), np.abs(expected).max(axis=-1)
     return np.inf if (error[size == 0] > 0).any() else float(np.max(error[size > 0] / size[size > 0], initial=0.0))
 
