@@ -15,6 +15,8 @@ from pcfg_artifact.errors import ArtifactError, UsageError
 TOOLS = {
     "learn": "learn a grammar from a treebank",
     "sample": "draw sentences or trees from a grammar",
+    "probe": "layer-wise F1 of any encoder folder on any treebank",
+    "record": "run a profile with one more seed and record what it gives",
     "doctor": "check this machine, and say how to mend what is missing",
 }
 OUT_VARIABLE = "PCFG_ARTIFACT_OUT"  # where the image writes; elsewhere `runs`
@@ -86,5 +88,4 @@ def _run_pipeline(arguments: Sequence[str]) -> int:
     if args.dry_run:
         print(pipeline.describe(profile, out, stages_to_run, force=args.force))
         return 0
-    pipeline.run(profile, out, stages_to_run, force=args.force)
-    return 0
+    return pipeline.run(profile, out, stages_to_run, force=args.force)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,8 +13,6 @@ from pcfg_artifact.probing.targets import relative_depths, span_targets
 from pcfg_artifact.treebank.binarise import binarise
 from pcfg_artifact.treebank.brackets import parse_trees
 from pcfg_artifact.treebank.tree import Tree
-
-Labelling = Literal["binary", "nary"]
 
 
 @dataclass(frozen=True)
@@ -35,10 +34,15 @@ class Corpus:
         parts = (self.sentences, self.trees, self.scores)
         return Corpus(*([part[int(s)] for s in numbers] for part in parts))
 
-    def relative_depths(self, labelling: Labelling) -> np.ndarray:
-        """Labels of every word but the last of each sentence, one sentence after another."""
-        trees = map(binarise, self.trees) if labelling == "binary" else self.trees
-        return np.concatenate([np.zeros(0, np.int64), *map(relative_depths, trees)])
+    @cached_property
+    def binary_depths(self) -> np.ndarray:
+        """Relative depths of the binarised trees: every word but the last of each sentence, one after another."""
+        return np.concatenate([np.zeros(0, np.int64), *(relative_depths(binarise(tree)) for tree in self.trees)])
+
+    @cached_property
+    def nary_depths(self) -> np.ndarray:
+        """The same of the treebank's own trees."""
+        return np.concatenate([np.zeros(0, np.int64), *map(relative_depths, self.trees)])
 
     def span_targets(self, width: int) -> np.ndarray:
         """Normalised scores of every span of this width, by sentence and start; NaN where a sentence has no scores."""

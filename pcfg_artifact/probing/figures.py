@@ -16,7 +16,7 @@ from pcfg_artifact.seeding import stream
 def example_tree(corpus: Corpus, labels: np.ndarray) -> dict[str, Any]:
     """The probed tree of the first test sentence of 8-12 words that the grammar can parse (else of the first)."""
     s = next((s for s, length in enumerate(corpus.lengths) if 8 <= length <= 12 and corpus.scores[s] is not None), 0)
-    spans, gold = decode_all(corpus, labels)[s], decode(corpus.subset([s]).relative_depths("binary"))
+    spans, gold = decode_all(corpus, labels)[s], decode(corpus.subset([s]).binary_depths)
     return {"words": corpus.trees[s].words(), "spans": sorted(map(list, spans)), "gold": sorted(map(list, gold))}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ import numpy as np
 from pcfg_artifact.errors import StageError
 from pcfg_artifact.parsing import span_f1
 from pcfg_artifact.probing import control
-from pcfg_artifact.probing.corpus import Corpus, Labelling, Layer
+from pcfg_artifact.probing.corpus import Corpus, Layer
 from pcfg_artifact.probing.fitting import LinearFit, NetworkFit, fit_linear, fit_networks
 from pcfg_artifact.probing.representations import adjacent_rows, eos_rows, span_rows
 from pcfg_artifact.probing.scores import accuracy, pearson, spearman
@@ -59,11 +59,14 @@ class Task:
 # ---- the tasks of the paper ------------------------------------------------------------------------------------------
 
 
-def tree_task(rows: str, labelling: Labelling = "binary") -> Task:
-    """Relative depths from the input `EOS` or `ADJ`; `nary` labels are those of the treebank tree itself."""
-    name = rows if labelling == "binary" else f"{rows} {labelling}"
-    score = score_binary_trees if labelling == "binary" else score_nary_trees
-    return Task(name, ROWS[rows], lambda corpus: corpus.relative_depths(labelling), score)
+def tree_task(rows: str) -> Task:
+    """Relative depths of the binarised tree from the input `EOS` or `ADJ`."""
+    return Task(rows, ROWS[rows], lambda corpus: corpus.binary_depths, score_binary_trees)
+
+
+def nary_tree_task(rows: str) -> Task:
+    """The named alternative: relative depths of the treebank's own n-ary tree."""
+    return Task(f"{rows} nary", ROWS[rows], lambda corpus: corpus.nary_depths, score_nary_trees)
 
 
 def span_task(width: int) -> Task:
@@ -102,7 +105,7 @@ def score_binary_trees(corpus: Corpus, wanted: np.ndarray, predicted: np.ndarray
     return {"accuracy": (accuracy(wanted, predicted), len(wanted)), **score_spans(corpus, spans)}
 
 
-def score_spans(corpus: Corpus, spans: Sequence[set[Span]]) -> Scores:
+def score_spans(corpus: Corpus, spans: Sequence[Iterable[Span]]) -> Scores:
     """F1 of any parser's trees, under the names that the tables use."""
     main = span_f1(corpus.trees, spans, "PB")
     widths = {f"width {width}": (f1, main.n_sentences) for width, f1 in sorted(main.by_length.items())}
@@ -117,7 +120,7 @@ def score_nary_trees(corpus: Corpus, wanted: np.ndarray, predicted: np.ndarray) 
             **_kim(corpus, decode_all(corpus, predicted, "first"), "_binary")}
 
 
-def _kim(corpus: Corpus, spans: Sequence[set[Span]], suffix: str) -> Scores:
+def _kim(corpus: Corpus, spans: Sequence[Iterable[Span]], suffix: str) -> Scores:
     found = span_f1(corpus.trees, spans, "KIM")
     return {f"sentence_f1_KIM{suffix}": (found.sentence, found.n_sentences),
             f"corpus_f1_KIM{suffix}": (found.corpus, found.n_sentences)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,7 +18,18 @@ from pcfg_artifact.probing.corpus import Corpus
 from pcfg_artifact.probing.figures import example_tree, scatter_plot
 from pcfg_artifact.probing.fitting import LinearFit, NetworkFit
 from pcfg_artifact.probing.tables import Unit
-from pcfg_artifact.probing.tasks import LINEAR, PROBES, TWO_LAYER, Fits, Score, Task, run_task, span_task, tree_task
+from pcfg_artifact.probing.tasks import (
+    LINEAR,
+    PROBES,
+    TWO_LAYER,
+    Fits,
+    Score,
+    Task,
+    nary_tree_task,
+    run_task,
+    span_task,
+    tree_task,
+)
 from pcfg_artifact.seeding import stream
 from pcfg_artifact.stages.inputs import Inputs
 from pcfg_artifact.stages.pool import run_jobs
@@ -112,7 +124,7 @@ def _metrics(cfg: ProbeConfig, corpora: dict[str, Corpus], n_seen: dict[str, int
 def fit_unit(context: Context, job: tuple[int, Unit]) -> Unit:
     """Every task of one probe on one layer of one model; its results are one file, written when all is there."""
     number, unit = job
-    cfg = context.cfg
+    cfg, started = context.cfg, time.process_time()
     layers = stored_layer(context.corpora, context.states / unit.model, unit.layer)
     fits = fits_of(cfg, device_of(number, context.device))
     found: dict[str, Any] = {"scores": [], "facts": {}, "scatter": {}}
@@ -126,6 +138,7 @@ def fit_unit(context: Context, job: tuple[int, Unit]) -> Unit:
             if "PTB" in tests and task.name.startswith("l="):
                 found["scatter"][task.name.removeprefix("l=")] = scatter_plot(
                     outcome.wanted["PTB"], outcome.predicted["PTB"], cfg.n_scatter, cfg.seed)
+    found["facts"]["cpu_seconds"] = time.process_time() - started
     artifacts.write_json(context.path(unit), found)
     return unit
 
@@ -143,7 +156,7 @@ def tasks_of(context: Context, unit: Unit) -> list[Task]:
     if cfg.adjacent == "all" or (cfg.adjacent == "base" and is_base):
         tasks.append(tree_task("ADJ"))
     if cfg.nary == "all" or (cfg.nary == "base" and is_base):
-        tasks.append(tree_task("EOS", "nary"))
+        tasks.append(nary_tree_task("EOS"))
     if cfg.marginal_layers == "all" or unit.layer in (0, context.last[unit.model]):
         tasks += [span_task(width) for width in cfg.widths]
     return tasks

@@ -92,7 +92,7 @@ def _square(scores: Ragged, s: int, length: int) -> np.ndarray | None:
 
 def model_folders(inputs: Inputs) -> dict[str, Path]:
     """Every pre-trained model by name."""
-    return {path.parent.name: path.parent for path in sorted(inputs["pretrain"].root.glob("*/config.json"))}
+    return {path.parent.name: path.parent for path in sorted(inputs["pretrain"].root.glob("models/*/config.json"))}
 
 
 def load_encoder(folder: Path, *, random_seed: int | None = None, attention: str = "sdpa") -> tuple[Any, Any]:

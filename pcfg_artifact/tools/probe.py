@@ -1,0 +1,130 @@
+"""Probe any encoder for parse trees: F1 of every layer on any bracketed treebank, as a table and a plot.
+
+The encoder is a Hugging Face folder with a fast tokenizer (for example one of pretrain/ of a run, or a saved BERT or
+RoBERTa).  A probe is fitted on the treebank's training trees and scored on its test trees, layer by layer; sentences
+that occur in both are left out of the test.  With --grammar, words are read as the grammar reads them (rare words as
+their signature), as models trained on sampled text need.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from pcfg_artifact import artifacts
+from pcfg_artifact.errors import UsageError
+from pcfg_artifact.pipeline import progress
+from pcfg_artifact.probing.corpus import Corpus, unseen
+from pcfg_artifact.probing.fitting import LinearFit, NetworkFit
+from pcfg_artifact.probing.representations import fitting_sentences
+from pcfg_artifact.probing.tasks import PROBES, Fits, run_task, tree_task
+from pcfg_artifact.stages.probed import as_read, load_encoder, store_states, stored_layer
+from pcfg_artifact.tools.arguments import load_grammar
+from pcfg_artifact.treebank.reading import read_treebank
+from pcfg_artifact.treebank.splits import split
+from pcfg_artifact.treebank.tree import Tree
+
+EXAMPLE = "run_all.sh probe --model runs/smoke/pretrain/models/A4L3 --grammar runs/smoke/grammar/vm --treebank embedded"
+COLUMNS = {"accuracy": "accuracy", "sentence_f1": "PB sentence", "corpus_f1": "PB corpus",
+           "sentence_f1_KIM": "KIM sentence", "corpus_f1_KIM": "KIM corpus"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--model", required=True, type=Path, metavar="DIR", help="a Hugging Face encoder folder")
+    parser.add_argument("--treebank", required=True, metavar="SOURCE",
+                        help="embedded, nltk, or a folder, zip or file of bracketed trees")
+    parser.add_argument("--grammar", type=Path, metavar="DIR", help="read words as this grammar does")
+    parser.add_argument("--probe", choices=PROBES, default=PROBES[0], help="the probe (linear)")
+    parser.add_argument("--input", choices=("EOS", "ADJ"), default="EOS", help="what the probe reads (EOS)")
+    parser.add_argument("--pooling", choices=("first", "last", "mean"), default="first",
+                        help="the piece that stands for a word of several (first)")
+    parser.add_argument("--train", type=int, default=2000, metavar="N", help="training sentences (2000)")
+    parser.add_argument("--test", type=int, default=500, metavar="N", help="test sentences (500)")
+    parser.add_argument("--epochs", type=int, default=200, help="of the 2-layer probe (200)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="cpu", help="cpu or cuda (cpu)")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="write the table there too")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw sentence F1 by layer (.png, .svg or .pdf)")
+
+
+def run(args: argparse.Namespace) -> int:
+    if not (args.model / "config.json").is_file():
+        raise UsageError(f"{args.model} has no config.json; --model is a Hugging Face encoder folder, "
+                         f"e.g. runs/smoke/pretrain/models/A4L3")
+    model, tokenizer = load_encoder(args.model)
+    parts = split(read_treebank(args.treebank, progress=progress))
+    corpora = {}
+    for name, trees, n in (("train", parts.train, args.train), ("test", parts.test, args.test)):
+        corpora[name] = read_corpus(model, tokenizer, trees, n, args.grammar)
+    kept = unseen(corpora["test"].sentences, corpora["train"].sentences)
+    n_seen, corpora["test"] = len(corpora["test"]) - len(kept), corpora["test"].subset(kept)
+    if not (len(corpora["train"]) and len(corpora["test"])):
+        raise UsageError(f"{len(corpora['train'])} training and {len(corpora['test'])} test sentences are left; the "
+                         f"treebank is too small, or its sentences do not fit into the model")
+    print(f"{len(corpora['train'])} training sentences, {len(corpora['test'])} test sentences ({parts.how}); "
+          f"{n_seen} test sentences seen in training left out")
+    rows = probe_layers(args, model, tokenizer, corpora)
+    print_table(rows)
+    if args.csv:
+        lines = [["layer", *COLUMNS], *([layer, *scores] for layer, scores in enumerate(rows))]
+        artifacts.write_text(args.csv, "".join(",".join(map(str, line)) + "\n" for line in lines))
+    if args.plot:
+        plot(rows, args)
+    return 0
+
+
+def read_corpus(model, tokenizer, trees: Sequence[Tree], n: int, grammar_folder: Path | None) -> Corpus:
+    """The first n trees whose sentence the model can read whole."""
+    grammar = None if grammar_folder is None else load_grammar(grammar_folder)
+    trees = list(trees[:n])
+    sentences = [tree.words() if grammar is None else as_read(grammar, tree.words()) for tree in trees]
+    corpus = Corpus(sentences, trees, [None] * len(trees))
+    return corpus.subset(fitting_sentences(model, tokenizer, sentences))
+
+
+def probe_layers(args: argparse.Namespace, model, tokenizer, corpora: dict[str, Corpus]) -> list[list[float]]:
+    """The columns of the table for every layer."""
+    milestones = tuple(args.epochs * k // 4 for k in (1, 2, 3))
+    network = NetworkFit(epochs=args.epochs, milestones=milestones, batch_size=512)
+    fits = Fits(LinearFit(), network, (args.seed,), args.device)
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        store_states(model, tokenizer, corpora, Path(folder), precision="float32", max_tokens=8192, device=args.device,
+                     progress=progress, pooling=args.pooling)
+        n_layers = len(list((Path(folder) / "train").glob("L*.npy")))
+        for layer in progress(range(n_layers), desc="layers"):
+            layers = stored_layer(corpora, Path(folder), layer)
+            outcome = run_task(tree_task(args.input), args.probe, layers["train"], {"test": layers["test"]}, fits)
+            found = {score.metric: score.value for score in outcome.scores}
+            rows.append([found[metric] for metric in COLUMNS])
+    return rows
+
+
+def print_table(rows: list[list[float]]) -> None:
+    print("layer" + "".join(f"{title:>14}" for title in COLUMNS.values()))
+    for layer, (correct, *f1) in enumerate(rows):
+        print(f"L{layer:<4}{correct:>14.3f}" + "".join(f"{value:>14.2f}" for value in f1))
+    best = max(range(len(rows)), key=lambda layer: rows[layer][1])
+    print(f"best layer L{best}: {rows[best][1]:.2f} sentence F1, {rows[best][1] - rows[0][1]:+.2f} over layer 0")
+
+
+def plot(rows: list[list[float]], args: argparse.Namespace) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(5, 3.2), layout="constrained")
+    for column, name in enumerate(("PB", "KIM")):
+        axes.plot([row[1 + 2 * column] for row in rows], marker="o", label=name)
+    axes.set(xlabel="layer", ylabel="sentence F1", title=f"{args.model.name}, {args.probe} probe, {args.input}")
+    axes.legend(frameon=False)
+    try:
+        figure.savefig(args.plot)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot draw {args.plot}: {error}; give a .png, .svg or .pdf file in a folder that "
+                         f"exists") from error
+    print(f"plot written to {args.plot}", file=sys.stderr)
