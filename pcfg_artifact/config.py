@@ -51,6 +51,17 @@ class SampleConfig:
 
 
 @dataclass(frozen=True)
+class MarginalsConfig:
+    """Stage `marginals`: exact Inside-Outside of what is probed, and the exact optimum of masked words."""
+
+    seed: int
+    max_length: int  # words; longer sentences are left out and counted
+    n_train: int  # treebank training sentences, from the first
+    n_masked: int  # validation sentences whose masked words are predicted exactly
+    mask_max_length: int  # words; the exact optimum costs their cube
+
+
+@dataclass(frozen=True)
 class PretrainConfig:
     """Stage `pretrain`: masked language models A<heads>L<layers> on the sampled sentences."""
 
@@ -140,6 +151,7 @@ class Profile:
     machine: MachineConfig
     grammar: GrammarConfig
     sample: SampleConfig
+    marginals: MarginalsConfig
     pretrain: PretrainConfig
     probe: ProbeConfig
     control: ControlConfig

@@ -39,6 +39,7 @@ class Stage:
 MEASURING = (
     Stage("grammar", (TREEBANK,), "learn the PCFG from the treebank"),
     Stage("sample", ("grammar",), "draw sentences and trees from it"),
+    Stage("marginals", ("grammar", "sample"), "run Inside-Outside: span marginals, trees, the optimum of masked words"),
     Stage("pretrain", ("grammar", "sample"), "train masked language models on the sentences"),
 )
 STAGES = (

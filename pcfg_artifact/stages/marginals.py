@@ -1,0 +1,118 @@
+"""Stage 3: exact span scores, Labelled-Recall trees and log probabilities of every split, and the exact optimum of
+masked-word prediction."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from pcfg_artifact.approximation.scores import unigram_probabilities
+from pcfg_artifact.artifacts import Metric, Ragged, StageDir
+from pcfg_artifact.config import MarginalsConfig
+from pcfg_artifact.grammar import PCFG
+from pcfg_artifact.parsing import (
+    CONVENTIONS,
+    Masking,
+    masked_log_probs,
+    one_mask_log_probs,
+    parses,
+    perplexity,
+    span_f1,
+)
+from pcfg_artifact.parsing.baselines import balanced, left_branching, random_branching, right_branching
+from pcfg_artifact.parsing.charts import cell_bounds
+from pcfg_artifact.parsing.scoring import gold_spans
+from pcfg_artifact.seeding import stream
+from pcfg_artifact.stages.inputs import Inputs
+from pcfg_artifact.treebank.binarise import unbinarise
+from pcfg_artifact.treebank.tree import Tree
+
+SETTINGS = {"PTB": "test", "PCFG": "probe_test"}  # setting -> split whose trees are scored
+MASKINGS = {"mask 0.15": Masking(0.15), "mask 0.40": Masking(0.40), "corrupt 0.15": Masking(0.15, "80/10/10")}
+WIDEST = 20  # words: F1 by width goes up to here
+
+
+def run(cfg: MarginalsConfig, inputs: Inputs, out: StageDir) -> None:
+    grammar = inputs.pcfg()
+    trees = {split: inputs.trees(split) for split in ("train", "test")}
+    sentences: dict[str, Sequence[list[str]]] = {split: [tree.words() for tree in trees[split]] for split in trees}
+    for split in ("probe_train", "probe_test"):
+        sentences[split] = [[grammar.words[w] for w in row] for row in inputs.sentences(split).rows()]
+    for split in sentences:
+        if not out.has(f"{split}/log_probs.npy"):
+            limit = cfg.n_train if split == "train" else len(sentences[split])
+            write_scores(split, grammar, sentences[split], limit, cfg.max_length, out)
+    trees["probe_test"] = [unbinarise(tree) for tree in inputs.sampled_trees("probe_test")]
+    metrics: list[Metric] = []
+    for setting, split in SETTINGS.items():
+        metrics += parsing_metrics(setting, trees[split], out.ragged(f"{split}/spans"),
+                                   out.array(f"{split}/attempts"), cfg.seed)
+    out.write_metrics([*metrics, *optimum_metrics(grammar, inputs.sentences("validation"), cfg, out)])
+
+
+def write_scores(split: str, grammar: PCFG, sentences: Sequence[list[str]], limit: int, max_length: int,
+                 out: StageDir) -> None:
+    """`<split>/`, of the first `limit` sentences of at most `max_length` words; others are left out.
+
+    span_scores: a row per sentence, in the order of cell_bounds, empty where left out or without probability.
+    spans: of the trees, i, j, i, j, ..  attempts: as in Parse, 0 = left out.  log_probs: NaN = left out.
+    """
+    started = time.monotonic()
+    chosen = np.flatnonzero([len(words) <= max_length for words in sentences])[:limit]
+    scores, spans = [np.zeros(0)] * len(sentences), [np.zeros(0)] * len(sentences)
+    attempts, log_probs = np.zeros(len(sentences), np.uint8), np.full(len(sentences), np.nan)
+    found = parses(grammar, [sentences[s] for s in chosen], device=out.machine.device, n_threads=out.machine.n_workers)
+    for s, parse in zip(chosen, out.progress(found, total=len(chosen), desc=f"marginals of {split}"), strict=True):
+        attempts[s], log_probs[s] = parse.n_attempts, parse.log_prob
+        spans[s] = np.array(parse.spans).reshape(-1)
+        if parse.n_attempts == 1:
+            scores[s] = parse.scores[cell_bounds(len(sentences[s]))].astype(np.float32)
+    out.write_ragged(f"{split}/span_scores", Ragged.from_rows(scores, np.float32))
+    out.write_ragged(f"{split}/spans", Ragged.from_rows(spans, np.int16))
+    out.write_array(f"{split}/attempts", attempts)
+    out.write_array(f"{split}/log_probs", log_probs)
+    out.facts[f"{split} sentences/s"] = len(chosen) / (time.monotonic() - started)
+
+
+def parsing_metrics(setting: str, trees: Sequence[Tree], spans: Ragged, attempts: np.ndarray, seed: int
+                    ) -> Iterator[Metric]:
+    """F1 of Inside-Outside and of what knows nothing, and how many sentences had no probability."""
+    chosen = np.flatnonzero(attempts > 0)
+    gold = [trees[s] for s in chosen]
+    lengths = [len(tree.words()) for tree in gold]
+    rng = stream(seed, "random trees", setting)
+    predictions = {
+        "IO": [[(int(i), int(j)) for i, j in spans.row(s).reshape(-1, 2)] for s in chosen],
+        "right": [right_branching(n) for n in lengths], "left": [left_branching(n) for n in lengths],
+        "balanced": [balanced(n) for n in lengths], "random": [random_branching(n, rng) for n in lengths],
+        "ceiling": [gold_spans(tree, binary=True) for tree in gold]}
+    for row, predicted in predictions.items():
+        for convention in CONVENTIONS:
+            f1, suffix = span_f1(gold, predicted, convention), "" if convention == "PB" else f"_{convention}"
+            yield Metric("marginals", row, f"{setting} sentence_f1{suffix}", seed, f1.sentence, f1.n_sentences,
+                         "percent")
+            yield Metric("marginals", row, f"{setting} corpus_f1{suffix}", seed, f1.corpus, len(gold), "percent")
+    by_length = span_f1(gold, predictions["IO"], "PB").by_length
+    for width in range(2, WIDEST + 1):
+        if width in by_length:
+            yield Metric("f1_by_length", f"IO {setting}", f"width {width}", seed, by_length[width], len(gold), "percent")
+    counts = {"sentences": int((attempts > 1).sum()), "after retry": int((attempts > 2).sum()),
+              "too long": int((attempts == 0).sum())}
+    for column, count in counts.items():
+        yield Metric("marginals", "zero_probability", f"{setting} {column}", seed, count, len(trees), "count")
+
+
+def optimum_metrics(grammar: PCFG, validation: Ragged, cfg: MarginalsConfig, out: StageDir) -> Iterator[Metric]:
+    """Exact perplexity of masked words: the floor for every model, under the masks that models are validated with."""
+    numbers = np.flatnonzero(validation.lengths <= cfg.mask_max_length)[:cfg.n_masked]
+    sentences = [np.asarray(validation.row(s), np.int64) for s in numbers]
+    where = {"device": out.machine.device, "n_threads": out.machine.n_workers}
+    log_probs = {"1-mask": one_mask_log_probs(grammar, sentences, **where),
+                 "unigram": iter([np.log(unigram_probabilities(grammar, sentences))])}
+    log_probs |= {name: masked_log_probs(grammar, sentences, masking, cfg.seed, numbers, **where)
+                  for name, masking in MASKINGS.items()}
+    for row, values in log_probs.items():
+        values = list(out.progress(values, total=len(sentences), desc=f"optimum: {row}"))
+        yield Metric("optimum", row, "validation", cfg.seed, perplexity(values), sum(map(len, values)), "perplexity")
