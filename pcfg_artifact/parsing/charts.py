@@ -19,6 +19,16 @@ def cell_bounds(length: int) -> tuple[np.ndarray, np.ndarray]:
     return starts, ends
 
 
+def span_maxima(length: int, offsets: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """(L+1, L+1) largest value among the entries of each cell, 0 in cells without any."""
+    largest = np.zeros((length + 1, length + 1))
+    filled = np.flatnonzero(np.diff(offsets))
+    if len(filled):
+        starts, ends = cell_bounds(length)
+        largest[starts[filled], ends[filled]] = np.maximum.reduceat(values, offsets[filled])
+    return largest
+
+
 @dataclass(frozen=True, eq=False)
 class Chart:
     """Inside and outside values of one sentence of `length` words, for the entries (A, i, j) that are not impossible.
@@ -78,12 +88,7 @@ class Chart:
 
     def span_scores(self) -> np.ndarray:
         """(L+1, L+1): s(i, j) = max over A of the marginal of (A, i, j)."""
-        scores = np.zeros((self.length + 1, self.length + 1))
-        filled = np.flatnonzero(np.diff(self.offsets))
-        if len(filled):
-            starts, ends = cell_bounds(self.length)
-            scores[starts[filled], ends[filled]] = np.maximum.reduceat(self.entry_marginals, self.offsets[filled])
-        return scores
+        return span_maxima(self.length, self.offsets, self.entry_marginals)
 
     # ---- dense arrays, built on access -----------------------------------------------------------------------------
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numba import njit
@@ -18,6 +19,7 @@ from pcfg_artifact.parsing.reference import log_of
 from pcfg_artifact.treebank.tree import Tree
 
 Span = tuple[int, int]
+Result = TypeVar("Result")
 
 RARE_BELOW = 100  # second attempt at a sentence without probability: words seen this often or less become signatures
 BLOCK = 256  # sentences parsed before those without probability are tried again
@@ -111,16 +113,28 @@ class Parse:
 def parses(grammar: PCFG, sentences: Sequence[Sequence[str]], backend: str = "auto", device: str = "cpu",
            n_threads: int | None = None) -> Iterator[Parse]:
     """A parse for every sentence, given as words, in order."""
+    return with_retries(grammar, sentences, lambda chart, _, n_attempts: parse_of(chart, n_attempts), backend, device,
+                        n_threads)
+
+
+def with_retries(grammar: PCFG, sentences: Sequence[Sequence[str]], read: Callable[[Chart, np.ndarray, int], Result],
+                 backend: str = "auto", device: str = "cpu", n_threads: int | None = None) -> Iterator[Result]:
+    """read(chart, word ids, n_attempts) of every sentence, given as words, in order."""
     for begin in range(0, len(sentences), BLOCK):
         block = sentences[begin:begin + BLOCK]
-        found = [_parse(chart, 1) for chart in each_chart(grammar, block, backend, device, n_threads=n_threads)]
-        failed = [s for s, parse in enumerate(found) if parse.log_prob == -np.inf]
+        ids = [grammar.encode(words) for words in block]
+        found, failed = [], []
+        for s, chart in enumerate(each_chart(grammar, ids, backend, device, n_threads=n_threads)):
+            found.append(read(chart, ids[s], 1))
+            if chart.log_prob == -np.inf:
+                failed.append(s)
         again = [grammar.encode(block[s], rare_below=RARE_BELOW) for s in failed]
-        for s, chart in zip(failed, each_chart(grammar, again, backend, device, n_threads=n_threads), strict=True):
-            found[s] = _parse(chart, 2 if chart.log_prob > -np.inf else 3)
+        charts = each_chart(grammar, again, backend, device, n_threads=n_threads)
+        for s, words, chart in zip(failed, again, charts, strict=True):
+            found[s] = read(chart, words, 2 if chart.log_prob > -np.inf else 3)
         yield from found
 
 
-def _parse(chart: Chart, n_attempts: int) -> Parse:
+def parse_of(chart: Chart, n_attempts: int) -> Parse:
     scores = chart.span_scores()
     return Parse(best_binary_tree(scores), scores, chart.log_prob, n_attempts)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from os import sched_getaffinity
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -12,8 +15,9 @@ import numpy as np
 from pcfg_artifact.grammar.latent import LatentPCFG
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.parsing import latent_kernels
-from pcfg_artifact.parsing.charts import Chart, cell_bounds, n_cells
-from pcfg_artifact.parsing.engine import inside_outside
+from pcfg_artifact.parsing.charts import Chart, n_cells, span_maxima
+from pcfg_artifact.parsing.decoding import BLOCK, Parse, parse_of, with_retries
+from pcfg_artifact.parsing.engine import each_chart
 from pcfg_artifact.parsing.latent_kernels import LatentRules
 from pcfg_artifact.parsing.leaves import Sentence, word_ids
 
@@ -21,12 +25,40 @@ PRUNING = 1e-5  # entries with a smaller posterior under the PCFG are left out
 
 
 @dataclass(frozen=True, eq=False)
+class Survivors:
+    """The entries (A, i, j) of a PCFG's chart that survive pruning, with the words (L,) and the sentence's log_pcfg.
+
+    Cell c (in the order of `cell_bounds`) holds entries offsets[c]:offsets[c + 1]; symbols, starts, ends (E,);
+    scale (cells,) is the largest log inside value of each cell.
+    """
+
+    words: np.ndarray
+    log_pcfg: float
+    offsets: np.ndarray
+    symbols: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+    scale: np.ndarray
+
+    @classmethod
+    def of(cls, chart: Chart, words: np.ndarray, pruning: float = PRUNING) -> Survivors:
+        length = chart.length
+        kept = np.flatnonzero((chart.entry_marginals >= pruning) & (chart.entry_marginals > 0.0))
+        starts, ends = (bounds[kept] for bounds in chart.entry_bounds)
+        cells = starts * length - starts * (starts - 1) // 2 + (ends - starts - 1)
+        scale = np.full(n_cells(length), -np.inf)
+        np.maximum.at(scale, cells, chart.entry_log_inside[kept])
+        return cls(words, chart.log_prob, np.searchsorted(cells, np.arange(n_cells(length) + 1)),
+                   chart.symbols[kept].astype(np.int64), starts, ends, scale)
+
+
+@dataclass(frozen=True, eq=False)
 class LatentChart:
     """What a latent-variable PCFG says of one sentence, for the entries (A, i, j) that survive pruning.
 
-    Cell c (in the order of `cell_bounds`) holds entries offsets[c]:offsets[c + 1].  total: the estimated probability of
-    the sentence as a multiple of the PCFG's, exp(log_pcfg); it can be 0 or less, because estimates may be negative.
-    entry_marginals (E,): |outside . inside| / |total|.
+    Entries as in Survivors.  total: the estimated probability of the sentence as a multiple of the PCFG's,
+    exp(log_pcfg); it can be 0 or less, because estimates may be negative.
+    entry_marginals (E,): |outside . inside| / |total|, the absolute value for the same reason.
     """
 
     length: int
@@ -48,54 +80,61 @@ class LatentChart:
 
     def span_scores(self) -> np.ndarray:
         """(L+1, L+1): s(i, j) = max over A of the marginal of (A, i, j)."""
-        scores = np.zeros((self.length + 1, self.length + 1))
-        filled = np.flatnonzero(np.diff(self.offsets))
-        if len(filled):
-            starts, ends = cell_bounds(self.length)
-            scores[starts[filled], ends[filled]] = np.maximum.reduceat(self.entry_marginals, self.offsets[filled])
-        return scores
+        return span_maxima(self.length, self.offsets, self.entry_marginals)
 
 
-def latent_inside_outside(grammar: LatentPCFG, sentences: Sequence[Sentence], charts: Sequence[Chart] | None = None,
-                          pruning: float = PRUNING, n_workers: int = 1) -> Iterator[LatentChart]:
-    """A latent chart for every sentence, in their order, one by one.
-
-    sentences: lists of words, or arrays of word ids.  charts: those of the PCFG, if they are at hand.
-    """
-    rules = latent_rules(grammar)
-    charts = inside_outside(grammar.pcfg, sentences) if charts is None else charts
+def latent_inside_outside(grammar: LatentPCFG, sentences: Sequence[Sentence], pruning: float = PRUNING,
+                          n_threads: int | None = None) -> Iterator[LatentChart]:
+    """A latent chart for every sentence (words, or word ids), in their order, one by one."""
     ids = [word_ids(grammar.pcfg, sentence) for sentence in sentences]
-    with ThreadPoolExecutor(n_workers) as pool:  # the kernels release the interpreter
-        yield from pool.map(lambda item: _latent_chart(grammar, rules, *item, pruning), zip(ids, charts, strict=True))
+    charts = each_chart(grammar.pcfg, ids, n_threads=n_threads)
+    survivors = (Survivors.of(chart, words, pruning) for chart, words in zip(charts, ids, strict=True))
+    return latent_charts(grammar, survivors, n_threads)
 
 
-def _latent_chart(grammar: LatentPCFG, rules: LatentRules, ids: np.ndarray, chart: Chart,
-                  pruning: float) -> LatentChart:
-    length = chart.length
-    kept = np.flatnonzero((chart.entry_marginals >= pruning) & (chart.entry_marginals > 0.0))
-    if not len(kept):
-        return LatentChart(length, chart.log_prob, 0.0, np.zeros(n_cells(length) + 1, np.int64),
-                           np.zeros(0, np.int64), np.zeros(0))
-    starts, ends = (bounds[kept] for bounds in chart.entry_bounds)
-    symbols = chart.symbols[kept].astype(np.int64)
-    cells = starts * length - starts * (starts - 1) // 2 + (ends - starts - 1)
-    offsets = np.searchsorted(cells, np.arange(n_cells(length) + 1))
-    scale = np.full(n_cells(length), -np.inf)
-    np.maximum.at(scale, cells, chart.entry_log_inside[kept])
+def latent_charts(grammar: LatentPCFG, survivors: Iterable[Survivors],
+                  n_threads: int | None = None) -> Iterator[LatentChart]:
+    """The latent charts of sentences that are pruned already."""
+    rules, survivors = latent_rules(grammar), iter(survivors)
+    with ThreadPoolExecutor(n_threads or len(sched_getaffinity(0))) as pool:  # the kernels release the interpreter
+        while block := list(islice(survivors, BLOCK)):
+            yield from pool.map(partial(latent_chart, grammar, rules), block)
 
-    alpha, beta = (np.zeros((len(kept), grammar.root.shape[1])) for _ in range(2))
-    leaves = np.flatnonzero(symbols >= grammar.pcfg.n_interminals)
-    lexical = lexical_rules(grammar.pcfg, symbols[leaves], ids[starts[leaves]])
-    alpha[leaves] = grammar.lexical[lexical] * np.exp(-scale[cells[leaves]])[:, None]
-    latent_kernels.inside(rules, length, offsets, symbols, scale, alpha)
-    whole = np.flatnonzero(ends - starts == length)
+
+def latent_chart(grammar: LatentPCFG, rules: LatentRules, kept: Survivors) -> LatentChart:
+    length, symbols = len(kept.words), kept.symbols
+    if not len(symbols):
+        return LatentChart(length, kept.log_pcfg, 0.0, kept.offsets, symbols, np.zeros(0))
+    alpha, beta = (np.zeros((len(symbols), grammar.root.shape[1])) for _ in range(2))
+    leaves = np.flatnonzero(kept.ends - kept.starts == 1)
+    lexical = lexical_rules(grammar.pcfg, symbols[leaves], kept.words[kept.starts[leaves]])
+    cells = np.repeat(np.arange(n_cells(length)), np.diff(kept.offsets))
+    alpha[leaves] = grammar.lexical[lexical] * np.exp(-kept.scale[cells[leaves]])[:, None]
+    latent_kernels.inside(rules, length, kept.offsets, symbols, kept.scale, alpha)
+    whole = np.flatnonzero(kept.ends - kept.starts == length)
     beta[whole] = grammar.root[symbols[whole]]
-    latent_kernels.outside(rules, length, offsets, symbols, scale, alpha, beta)
+    latent_kernels.outside(rules, length, kept.offsets, symbols, kept.scale, alpha, beta)
 
-    entry_products = (alpha * beta).sum(axis=1)
-    scaled = float(entry_products[whole].sum())
-    return LatentChart(length, chart.log_prob, scaled * float(np.exp(scale[length - 1] - chart.log_prob)), offsets,
-                       symbols, np.abs(entry_products) / (abs(scaled) or 1.0))
+    products = (alpha * beta).sum(axis=1)
+    total = float(products[whole].sum())
+    return LatentChart(length, kept.log_pcfg, total * float(np.exp(kept.scale[length - 1] - kept.log_pcfg)),
+                       kept.offsets, symbols, np.abs(products) / (abs(total) or 1.0))
+
+
+def latent_parses(grammar: LatentPCFG, sentences: Sequence[Sequence[str]], pruning: float = PRUNING,
+                  n_threads: int | None = None) -> Iterator[tuple[Parse, Parse]]:
+    """The PCFG's parse and the latent-variable PCFG's parse of every sentence, given as words, in order.
+
+    A latent parse with log_prob -inf whose PCFG parse has more rests on an estimate that is not positive.
+    """
+    def read(chart: Chart, words: np.ndarray, n_attempts: int) -> tuple[Parse, Survivors]:
+        return parse_of(chart, n_attempts), Survivors.of(chart, words, pruning)
+
+    both = with_retries(grammar.pcfg, sentences, read, n_threads=n_threads)
+    while block := list(islice(both, BLOCK)):
+        latent = latent_charts(grammar, (kept for _, kept in block), n_threads)
+        for (plain, _), chart in zip(block, latent, strict=True):
+            yield plain, parse_of(chart, plain.n_attempts)
 
 
 def lexical_rules(pcfg: PCFG, symbols: np.ndarray, words: np.ndarray) -> np.ndarray:

@@ -53,7 +53,7 @@ def test_string_probabilities_converge_to_the_true_ones(seed):
         latent = learn_spectral(sampled[:n], pcfg, "novm", max(STATES["S"], STATES["X"]), STATES["Q"])
         plain = inside_outside(pcfg, strings)
         estimate = [chart.total * np.exp(chart.log_pcfg)
-                    for chart in latent_inside_outside(latent, strings, plain, pruning=0.0)]
+                    for chart in latent_inside_outside(latent, strings, pruning=0.0)]
         errors.append(np.abs(estimate - true).sum())
         plain_errors.append(np.abs(np.exp([chart.log_prob for chart in plain]) - true).sum())
     assert errors[1] < FALL * errors[0]

@@ -7,8 +7,8 @@ import pytest
 
 from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.grammar.latent import LatentPCFG, tensor_offsets
-from pcfg_artifact.parsing import labelled_recall
-from pcfg_artifact.parsing.latent import latent_inside_outside
+from pcfg_artifact.parsing import labelled_recall, parses
+from pcfg_artifact.parsing.latent import latent_inside_outside, latent_parses
 
 CLOSE = 1e-10  # sums of a few thousand products in float64, of both signs
 
@@ -72,7 +72,7 @@ def derivations(grammar: LatentPCFG, words: list[str]):
 def test_probability_and_marginals_equal_the_sum_over_derivations(seed, is_signed):
     grammar = random_latent(small_pcfg(), seed, is_signed=is_signed)
     n_negative = 0
-    charts = list(latent_inside_outside(grammar, SENTENCES, pruning=0.0, n_workers=2))
+    charts = list(latent_inside_outside(grammar, SENTENCES, pruning=0.0, n_threads=2))
     assert len(charts) == len(SENTENCES)
     for words, chart in zip(SENTENCES, charts, strict=True):
         total, through = 0.0, defaultdict(float)
@@ -106,9 +106,27 @@ def test_pruning_leaves_out_entries_with_a_small_posterior():
     assert 0 < pruned.total < full.total
 
 
-def test_long_sentences_stay_in_range():
-    grammar = random_latent(small_pcfg(), 2, is_signed=False)
-    (chart,) = latent_inside_outside(grammar, [["a", "b"] * 60], pruning=1e-3)
-    assert np.isfinite(chart.log_prob)
-    assert chart.log_prob < np.log(np.finfo(float).tiny) / 10
-    assert np.isfinite(chart.entry_marginals).all()
+def test_sentences_below_the_range_of_floats_are_exact():
+    pcfg = PCFG.from_rules(root={"S": 1.0}, binary=[("S", "P", "S", 0.5), ("S", "P", "P", 0.5)],
+                           lexical=[("P", "a", 0.001), ("P", "b", 0.999)])
+    share = np.array([0.3, 0.7])  # two states of S that behave alike: the latent grammar is the PCFG
+    again, last = 0.5 * share[:, None] * np.ones(2), 0.5 * share
+    grammar = LatentPCFG(pcfg, np.array([2, 1]), np.array([[1.0, 1.0], [0.0, 0.0]]), np.array([[0.001, 0], [0.999, 0]]),
+                         np.concatenate([again.ravel(), last]))
+    (chart,) = latent_inside_outside(grammar, [["a"] * 400])
+    assert chart.log_pcfg < 2 * np.log(np.finfo(float).tiny)
+    assert chart.total == pytest.approx(1.0, rel=CLOSE)
+    np.testing.assert_allclose(chart.entry_marginals, 1.0, rtol=CLOSE)
+
+
+def test_parses_come_beside_those_of_the_pcfg():
+    grammar = random_latent(small_pcfg(), 3, is_signed=True)
+    found = list(latent_parses(grammar, SENTENCES))
+    plain = list(parses(grammar.pcfg, SENTENCES))
+    charts = list(latent_inside_outside(grammar, SENTENCES))
+    assert len(found) == len(plain) == len(SENTENCES)
+    for (first, second), expected, chart in zip(found, plain, charts, strict=True):
+        assert first.spans == expected.spans
+        assert (first.log_prob, first.n_attempts) == (expected.log_prob, expected.n_attempts)
+        assert second.spans == labelled_recall(chart)
+        assert (second.log_prob, second.n_attempts) == (chart.log_prob, expected.n_attempts)
