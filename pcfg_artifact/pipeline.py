@@ -18,12 +18,13 @@ from typing import Any
 
 from tqdm import tqdm
 
-from pcfg_artifact import artifacts, config
+from pcfg_artifact import artifacts, config, preflight
 from pcfg_artifact.artifacts import Machine, Manifest
 from pcfg_artifact.errors import StageError, UsageError
 from pcfg_artifact.stages.expected import expected_hash
 from pcfg_artifact.stages.inputs import Inputs
-from pcfg_artifact.treebank.reading import source_hash
+from pcfg_artifact.treebank import splits
+from pcfg_artifact.treebank.reading import read_treebank, source_hash
 
 # Inputs that are not stages: the trees, and what verify compares with.
 TREEBANK, EXPECTED = "treebank", "expected_results"
@@ -121,6 +122,7 @@ def run(profile: config.Profile, out: Path, stages: Sequence[Stage], *, force: b
     Returns the exit code: that of the verdict where verify is among the stages, else 0.
     """
     with artifacts.lock(out):
+        _refuse_early(profile, out, stages)
         n_run = 0
         for stage in stages:
             inputs = _input_hashes(profile, out, stage)
@@ -139,6 +141,20 @@ def run(profile: config.Profile, out: Path, stages: Sequence[Stage], *, force: b
     verdict = artifacts.Folder(out / "verify")
     print(verdict.text("summary.txt"), end="")
     return 0 if verdict.json("verdict")["passed"] is True else 1
+
+
+def _refuse_early(profile: config.Profile, out: Path, stages: Sequence[Stage]) -> None:
+    """Say before any work is done what would fail hours later."""
+    megabytes = sum(profile.cost[stage.name][1] for stage in stages if Manifest.read(out / stage.name) is None)
+    need = preflight.Need(profile.machine.device, profile.machine.n_gpus, profile.pretrain.processes, megabytes / 1024)
+    problems = preflight.machine_problems(preflight.read_machine(out), need)
+    if profile.verify.expected == "paper" and Manifest.read(out / "grammar") is None:
+        treebank = read_treebank(profile.treebank, skip_bad_trees=profile.grammar.skip_bad_trees, progress=progress)
+        sections = {name: len(trees) for name, trees in splits.wsj_sections(treebank).items()}
+        problems += preflight.treebank_problems(sections, splits.WSJ_TRAIN, splits.WSJ_TEST, splits.WSJ_TRAIN_TREES,
+                                                splits.WSJ_TEST_TREES)
+    if problems:
+        raise UsageError("this run cannot succeed:\n" + "\n".join(f"- {problem}" for problem in problems))
 
 
 def _run_stage(profile: config.Profile, out: Path, stage: Stage, inputs: dict[str, str]) -> float:

@@ -76,6 +76,7 @@ def test_what_is_wrong_turns_the_verdict(rows, write_run, tmp_path, plain, plant
 
 def test_the_exit_code_of_the_pipeline_is_the_verdict(tmp_path, monkeypatch, capsys):
     verify_only = [stage for stage in pipeline.STAGES if stage.name == "verify"]
+    monkeypatch.setattr(pipeline, "_refuse_early", lambda *_: None)
     monkeypatch.setattr(pipeline, "_input_hashes", lambda *_: {})
     monkeypatch.setattr(pipeline, "_why_run", lambda *_: None)
     for passes, code in ((True, 0), (False, 1)):
@@ -184,3 +185,25 @@ def test_committed_records_are_complete_and_every_failure_is_explained(profile):
 def test_manifests_of_the_fixture_are_readable(rows, write_run, tmp_path):
     folders = write_run(rows, tmp_path)
     assert {Manifest.read(folder.root).stage for folder in folders.values()} == set(folders)
+
+
+# ---- refused before the run -----------------------------------------------------------------------------------------
+
+
+def test_an_incomplete_penn_treebank_is_refused_before_any_work(tmp_path, capsys):
+    for section, n in (("02", 30), ("22", 3)):
+        folder = tmp_path / "ptb" / "wsj" / section
+        folder.mkdir(parents=True)
+        (folder / f"wsj_{section}01.mrg").write_text("( (S (NP (PRP it)) (VP (VBZ runs))) )\n" * n)
+    code = main(["--profile", "paper", "--treebank", str(tmp_path / "ptb" / "wsj"), "--out", str(tmp_path / "out")])
+    error = capsys.readouterr().err
+    assert code == 2
+    assert "this run cannot succeed" in error
+    assert "30 trees in sections 02-21 and 3 in section 22, expected 39,832 and 1,700" in error
+    assert not (tmp_path / "out" / "grammar").exists()
+
+
+def test_more_gpus_than_there_are_are_refused(tmp_path, capsys):
+    code = main(["--set", "machine.n_gpus=4096", "--out", str(tmp_path / "out")])
+    assert code == 2
+    assert "4096 GPUs were asked for" in capsys.readouterr().err

@@ -1,0 +1,82 @@
+"""Problems that are found before a run begins, each with its fix."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from pcfg_artifact import preflight
+from pcfg_artifact.preflight import Machine, Need, machine_problems, read_machine, treebank_problems
+
+GOOD = Machine(memory_gb=16.0, total_memory_gb=32.0, disk_gb=100.0, place=Path("/results"), can_write=True,
+               shared_gb=8.0, gpus=("A", "B"), driver="580.10", cuda="13.0")
+NEED = Need(device="auto", n_gpus=None, processes=None, disk_gb=5.0)
+
+
+def problems(machine=None, **need):
+    return machine_problems(dataclasses.replace(GOOD, **(machine or {})), dataclasses.replace(NEED, **need))
+
+
+def test_a_good_machine_has_no_problem():
+    assert problems() == []
+    assert problems({"gpus": (), "driver": None, "cuda": None}) == []
+    assert problems({"memory_gb": None, "shared_gb": None}) == []
+
+
+@pytest.mark.parametrize(("machine", "need", "words"), [
+    ({"memory_gb": 1.0}, {}, "1.0 GB of memory free, 2 GB needed"),
+    ({"disk_gb": 3.0}, {}, "3.0 GB free at /results, 5.5 GB needed"),
+    ({"can_write": False}, {}, "cannot be written by this user"),
+    ({"gpus": ()}, {}, "the driver is too old for that CUDA"),
+    ({"gpus": (), "cuda": None}, {}, "torch is a CPU build"),
+    ({"gpus": (), "driver": None, "cuda": None}, {"device": "cuda"}, "there is no GPU here"),
+    ({}, {"n_gpus": 8}, "8 GPUs were asked for, 2 are visible"),
+    ({"shared_gb": 0.0625}, {}, "/dev/shm has 0.06 GB, 1 GB needed to train on 2 GPUs; start the container"),
+])
+def test_each_problem_is_found_and_says_what_to_do(machine, need, words):
+    [problem] = problems(machine, **need)
+    assert words in problem
+    assert any(verb in problem for verb in ("pass ", "set ", "install ", "lower ", "start ", "close "))
+
+
+def test_one_training_process_needs_no_shared_memory_and_the_cpu_no_gpu():
+    assert problems({"shared_gb": 0.0625}, processes=1) == []
+    assert problems({"gpus": (), "shared_gb": 0.0625}, device="cpu", n_gpus=8) == []
+
+
+def test_this_machine_can_be_read(tmp_path):
+    machine = read_machine(tmp_path / "not" / "there")
+    assert machine.place == tmp_path
+    assert machine.can_write
+    assert machine.disk_gb > 0
+
+
+WANTED = ("02", "03", "04")
+
+
+def test_a_complete_wsj_and_another_treebank_are_both_accepted():
+    assert treebank_problems({"02": 10, "03": 10, "04": 5, "22": 7, "23": 9}, WANTED, "22", 25, 7) == []
+    assert treebank_problems({}, WANTED, "22", 25, 7) == []
+
+
+@pytest.mark.parametrize(("sections", "words"), [
+    ({"02": 10, "04": 5, "22": 7}, "sections 03 are missing: 15 trees in sections 02-04 and 7 in section 22, exp"),
+    ({"02": 10, "03": 9, "04": 5, "22": 7}, "some sections are incomplete: 24 trees"),
+    ({"02": 10, "03": 10, "04": 5}, "sections 22 are missing"),
+])
+def test_an_incomplete_wsj_is_refused_with_its_counts_by_section(sections, words):
+    [problem] = treebank_problems(sections, WANTED, "22", 25, 7)
+    assert words in problem
+    assert "02: 10" in problem
+
+
+@pytest.mark.parametrize(("text", "version"), [
+    ("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12 2024\nGCC version: 12", "535.183.01"),
+    ("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build\n", "580.65.06"),
+    ("something else", "of unknown version"), (None, None)])
+def test_the_driver_version_is_read_where_the_kernel_says_it(tmp_path, monkeypatch, text, version):
+    path = tmp_path / "version"
+    if text is not None:
+        path.write_text(text)
+    monkeypatch.setattr(preflight, "DRIVER", path)
+    assert preflight._driver() == version
