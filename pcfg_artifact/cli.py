@@ -15,7 +15,10 @@ from pcfg_artifact.errors import ArtifactError, UsageError
 TOOLS = {
     "learn": "learn a grammar from a treebank",
     "sample": "draw sentences or trees from a grammar",
+    "parse": "parse sentences, or score a grammar on a treebank",
+    "mask": "rank the words that fit a masked position",
     "probe": "layer-wise F1 of any encoder folder on any treebank",
+    "states": "F1 of the latent-variable PCFG against its number of states",
     "record": "run a profile with one more seed and record what it gives",
     "doctor": "check this machine, and say how to mend what is missing",
 }

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from pcfg_artifact.artifacts import read_metrics
 from pcfg_artifact.cli import main
 from pcfg_artifact.errors import GrammarError
 from pcfg_artifact.grammar import PCFG, learn_pcfg, sample_trees
@@ -148,3 +149,19 @@ def test_learn_writes_the_latent_grammar_beside_the_pcfg(data, tmp_path, capsys)
     assert latent.n_states[latent.pcfg.n_interminals:].max() == 3
     assert main([*options, "--estimator", "spectral", "--states", "2", "0"]) == 2
     assert main([*options, "--estimator", "spectral", "--smoothing", "-1"]) == 2
+
+
+def test_states_tool_gives_the_curve_and_one_state_the_pcfg(data, tmp_path, capsys):
+    trees, _ = data
+    source = tmp_path / "treebank.txt"
+    source.write_text("".join(f"{tree}\n" for tree in trees))
+    options = ["states", "--treebank", str(source), "--cutoff", "0", "--out", str(tmp_path / "curve")]
+    assert main([*options, "--states", "3", "1"]) == 0
+    assert (tmp_path / "curve" / "f1_by_states.png").read_bytes().startswith(b"\x89PNG")
+    value = {(metric.row, metric.column): metric.value for metric in read_metrics(tmp_path / "curve" / "metrics.csv")}
+    assert {row for row, _ in value} == {"PCFG", "m=1", "m=3"}
+    for column in ("sentence_f1", "corpus_f1", "sentence_f1_KIM", "corpus_f1_KIM"):
+        np.testing.assert_equal(value["m=1", column], value["PCFG", column])  # KIM: NaN, the tags are no word tags
+    capsys.readouterr()
+    assert main([*options, "--states", "0"]) == 2
+    assert "--states has 0" in capsys.readouterr().err

@@ -1,0 +1,89 @@
+"""F1 of the latent-variable PCFG against its number of states: a table and a figure.
+
+Learns from the training trees of a treebank, parses its test sentences with the PCFG and with the spectral
+latent-variable PCFG of each number of states, and writes metrics.csv and f1_by_states.png.  The projections are
+computed once: those for fewer states are the first of those for more.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from pcfg_artifact import artifacts
+from pcfg_artifact.artifacts import Metric
+from pcfg_artifact.errors import UsageError
+from pcfg_artifact.grammar import learn_pcfg
+from pcfg_artifact.grammar.spectral import SMOOTHING, latent_pcfg, node_vectors
+from pcfg_artifact.grammar.spectral_features import collect_nodes
+from pcfg_artifact.parsing import span_f1
+from pcfg_artifact.parsing.decoding import Span, parse_of, with_retries
+from pcfg_artifact.parsing.latent import Survivors, latent_charts
+from pcfg_artifact.pipeline import progress
+from pcfg_artifact.treebank.binarise import VARIANTS
+from pcfg_artifact.treebank.reading import read_treebank
+from pcfg_artifact.treebank.splits import split
+from pcfg_artifact.treebank.tree import Tree
+from pcfg_artifact.verification.states import CURVES, TABLE, f1_by_states
+
+EXAMPLE = "run_all.sh states --treebank craft_penn.zip --states 1 2 4 8 16 --out states"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--treebank", required=True, metavar="SOURCE",
+                        help="embedded, nltk, or a folder, zip or file of bracketed trees")
+    parser.add_argument("--states", type=int, nargs="+", metavar="M", default=[1, 2, 4, 8, 13, 16],
+                        help="the most states of a symbol, one grammar for each (1 2 4 8 13 16)")
+    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="the folder to write")
+    parser.add_argument("--variant", choices=VARIANTS, default="vm", help="with (vm) or without (novm) parents (vm)")
+    parser.add_argument("--cutoff", type=int, default=5, help="words seen this often or less become signatures (5)")
+    parser.add_argument("--smoothing", type=float, default=SMOOTHING,
+                        help=f"the larger, the more a rare rule's tensor is simplified ({SMOOTHING})")
+    parser.add_argument("--skip-bad-trees", action="store_true", help="leave out malformed trees, and list them")
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.out.exists() and not args.out.is_dir():
+        raise UsageError(f"--out {args.out} is a file; give a folder")
+    if min(args.states) < 1:
+        raise UsageError(f"--states has {min(args.states)}, expected 1 or more")
+    treebank = read_treebank(args.treebank, skip_bad_trees=args.skip_bad_trees, progress=progress)
+    for bad in treebank.bad_trees:
+        print(f"left out: {bad}")
+    parts = split(treebank)
+    pcfg = learn_pcfg(parts.train, args.variant, args.cutoff, progress)
+    nodes = collect_nodes(parts.train, pcfg, args.variant, progress)
+    vectors = node_vectors(nodes, pcfg, max(args.states), max(args.states), progress=progress)
+
+    # The PCFG is run once: every latent grammar needs only what its pruning leaves.
+    sentences = [tree.words() for tree in parts.test]
+    read = with_retries(pcfg, sentences, lambda chart, words, n: (parse_of(chart, n).spans, Survivors.of(chart, words)))
+    plain, survivors = zip(*progress(read, total=len(sentences), desc="PCFG"), strict=True)
+    metrics = list(f1_metrics("PCFG", parts.test, plain))
+    print(table_row("", [*CURVES.values(), "not positive"]))
+    print(table_row("PCFG", [metric.value for metric in metrics]))
+    for m in sorted(set(args.states)):
+        grammar = latent_pcfg(vectors.truncated(pcfg, m, m), pcfg, args.smoothing, progress)
+        latent = list(progress(latent_charts(grammar, survivors), total=len(sentences), desc=f"{m} states"))
+        rows = list(f1_metrics(f"m={m}", parts.test, [parse_of(chart, 1).spans for chart in latent]))
+        n_negative = sum(chart.is_negative for chart in latent)
+        rows.append(Metric(TABLE, f"m={m}", "not_positive", 0, n_negative, len(latent), "count"))
+        print(table_row(f"m={m}", [metric.value for metric in rows]), flush=True)
+        metrics += rows
+    artifacts.write_metrics(args.out / artifacts.METRICS, metrics)
+    artifacts.write_bytes(args.out / "f1_by_states.png", f1_by_states(metrics).png)
+    print(f"written to {args.out}")
+    return 0
+
+
+def f1_metrics(row: str, trees: Sequence[Tree], predicted: Sequence[list[Span]]) -> Iterator[Metric]:
+    for convention, suffix in (("PB", ""), ("KIM", "_KIM")):
+        f1 = span_f1(trees, predicted, convention)
+        yield Metric(TABLE, row, f"sentence_f1{suffix}", 0, f1.sentence, f1.n_sentences, "percent")
+        yield Metric(TABLE, row, f"corpus_f1{suffix}", 0, f1.corpus, len(trees), "percent")
+
+
+def table_row(name: str, values: Sequence[float | str]) -> str:
+    cells = (f"{value:>14}" if isinstance(value, str) else f"{value:>14,.2f}" for value in values)
+    return f"{name:<6}" + "".join(cells)
