@@ -15,20 +15,10 @@ import numpy as np
 from pcfg_artifact.artifacts import Ragged
 from pcfg_artifact.errors import StageError
 from pcfg_artifact.mlm import tokenizer as tokens
+from pcfg_artifact.parsing.masks import Masking, hide, uniform
 from pcfg_artifact.seeding import derive_seed, stream
 
-CORRUPTIONS = ("mask", "80/10/10")
-MASK_SHARE, RANDOM_SHARE, KEPT_SHARE = 0.8, 0.1, 0.1  # of the selected words, under 80/10/10
 LEAST_FILLED = 0.85  # the shortest row of a micro-batch, as a share of its longest
-GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # splitmix64's increment
-
-
-@dataclass(frozen=True)
-class Masking:
-    """How inputs are hidden: a share of the words, all replaced by <mask>, or 80% <mask>, 10% any word, 10% kept."""
-
-    rate: float
-    corruption: str = "mask"
 
 
 @dataclass(frozen=True)
@@ -111,18 +101,6 @@ class MaskedCorpus:
         return assemble(words, seen, is_masked & is_word, lengths)
 
 
-def hide(words: np.ndarray, keys: np.ndarray, sentence: np.ndarray, position: np.ndarray, masking: Masking,
-         n_words: int) -> tuple[np.ndarray, np.ndarray]:
-    """Which words are to be predicted, and what the model sees in their place: a word, or -1 for <mask>."""
-    is_masked = uniform(keys, sentence, position) < masking.rate
-    if masking.corruption == "mask":
-        return is_masked, np.where(is_masked, -1, words)
-    kind = uniform(keys ^ np.uint64(1), sentence, position)
-    other = (uniform(keys ^ np.uint64(2), sentence, position) * n_words).astype(np.int64)
-    replacement = np.where(kind < MASK_SHARE, -1, np.where(kind < MASK_SHARE + RANDOM_SHARE, other, words))
-    return is_masked, np.where(is_masked, replacement, words)
-
-
 def assemble(words: np.ndarray, seen: np.ndarray, is_masked: np.ndarray, lengths: np.ndarray) -> Batch:
     """A micro-batch from padded word ids (rows, longest): `words` is the truth, `seen` the input with -1 for <mask>."""
     rows, longest = words.shape
@@ -154,17 +132,3 @@ def cut_by_tokens(rows: np.ndarray, widths: np.ndarray, batch_tokens: int) -> li
         runs.append(rows[start:end])
         start = end
     return runs
-
-
-def uniform(key: np.ndarray, sentence: np.ndarray, position: np.ndarray) -> np.ndarray:
-    """A number in [0, 1) for each (key, sentence, position): a counter-based hash, so any process can draw any mask."""
-    key, sentence, position = (np.atleast_1d(x).astype(np.uint64) for x in (key, sentence, position))
-    state = _mix(_mix(key + sentence * GOLDEN) + position * GOLDEN)
-    return (state >> np.uint64(11)).astype(np.float64) * 2.0**-53
-
-
-def _mix(x: np.ndarray) -> np.ndarray:
-    """The finaliser of splitmix64: every input bit reaches every output bit."""
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))

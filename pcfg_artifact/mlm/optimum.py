@@ -14,12 +14,9 @@ from scipy.sparse import csr_matrix
 
 from pcfg_artifact.artifacts import Ragged
 from pcfg_artifact.grammar import PCFG
-from pcfg_artifact.grammar.expectation import expected_counts
-from pcfg_artifact.mlm.data import KEPT_SHARE, RANDOM_SHARE, Masking, hide
-from pcfg_artifact.parsing.engine import leaf_charts
-from pcfg_artifact.parsing.leaves import emissions
-from pcfg_artifact.parsing.masking import preterminal_outside
-from pcfg_artifact.seeding import derive_seed
+from pcfg_artifact.parsing.engine import LazyLeaves, leaf_charts
+from pcfg_artifact.parsing.masking import hidden_words, observed_leaves, preterminal_outside
+from pcfg_artifact.parsing.masks import KEPT_SHARE, RANDOM_SHARE, Masking
 
 NAMED_MASKS = {"mask 0.15": Masking(0.15), "mask 0.40": Masking(0.40), "corrupt 0.15": Masking(0.15, "80/10/10")}
 
@@ -34,31 +31,25 @@ class MaskedSentence:
     positions: np.ndarray  # (masked,)
 
 
-def masked_sentences(sentences: Ragged, masking: Masking, *, seed: int, n_words: int, n: int,
+def masked_sentences(grammar: PCFG, sentences: Ragged, masking: Masking, *, seed: int, n: int,
                      max_length: int) -> list[MaskedSentence]:
-    """The first `n` sentences of at most `max_length` words under masks of (seed, sentence); some may have no mask."""
+    """The first `n` sentences of at most `max_length` words under the named masks; some may have none."""
     chosen = np.flatnonzero(sentences.lengths <= max_length)[:n]
-    key = np.uint64(derive_seed(seed, "named masks"))
-    found = []
-    for s in chosen:
-        words = np.asarray(sentences.row(s), np.int64)
-        is_masked, seen = hide(words, key, s, np.arange(len(words)), masking, n_words)
-        found.append(MaskedSentence(int(s), words, seen, np.flatnonzero(is_masked)))
-    return found
+    return [MaskedSentence(int(s), *hidden_words(grammar, sentences.row(s), masking, seed, int(s))) for s in chosen]
 
 
 def exact_predictions(grammar: PCFG, sentences: Sequence[MaskedSentence], masking: Masking, backend: str = "auto",
-                      device: str = "cpu") -> Iterator[np.ndarray]:
+                      device: str = "cpu", n_threads: int | None = None) -> Iterator[np.ndarray]:
     """(masked, n_words) posterior of every word at every masked position, exact for the masking process.
 
-    Under 80/10/10 a word that is seen may be a random one: P(seen o | word w) = c [o = w] + d / n_words, with other c
-    and d at the position that is predicted, because that one is known to have been selected.
+    Under 80/10/10 the position that is predicted is known to have been selected: if it shows the word o, then
+    P(shows o | word w) = 0.1 [o = w] + 0.1 / n_words multiplies what the context says.
     """
-    leaves = (noisy_leaves(grammar, sentence.seen, masking) for sentence in sentences)
+    leaves = LazyLeaves(lambda s: observed_leaves(grammar, sentences[s].seen, masking), len(sentences))
     head, word = grammar.lexical.T
     emit = csr_matrix((grammar.lexical_prob, (head - grammar.n_interminals, word)),
                       shape=(grammar.n_preterminals, grammar.n_words))
-    charts = leaf_charts(grammar, list(leaves), backend=backend, device=device)
+    charts = leaf_charts(grammar, leaves, backend, device, n_threads=n_threads)
     for sentence, chart in zip(sentences, charts, strict=True):
         weights = preterminal_outside(grammar, chart)[sentence.positions] @ emit
         for row, shown in enumerate(sentence.seen[sentence.positions]):
@@ -67,24 +58,6 @@ def exact_predictions(grammar: PCFG, sentences: Sequence[MaskedSentence], maskin
                 likelihood[shown] += KEPT_SHARE
                 weights[row] *= likelihood
         yield weights / weights.sum(axis=1, keepdims=True)
-
-
-def noisy_leaves(grammar: PCFG, seen: np.ndarray, masking: Masking) -> np.ndarray:
-    """(L, P) probability, up to a factor per position, that each pre-terminal leads to what is seen."""
-    table = emissions(grammar)
-    leaves = table.of(seen)
-    if masking.corruption != "mask":
-        kept = 1 - masking.rate + masking.rate * KEPT_SHARE
-        leaves = kept * leaves + masking.rate * RANDOM_SHARE / grammar.n_words * table.any_word
-    leaves[seen < 0] = table.any_word
-    return leaves
-
-
-def unigram_probabilities(grammar: PCFG) -> np.ndarray:
-    """(n_words,) share of each word among the words that the grammar generates, exactly."""
-    head, word = grammar.lexical.T
-    counts = np.bincount(word, expected_counts(grammar)[head] * grammar.lexical_prob, minlength=grammar.n_words)
-    return counts / counts.sum()
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+import pcfg_artifact
 from pcfg_artifact.errors import StageError
 
 POLL_SECONDS = 0.2
@@ -51,7 +52,13 @@ def start(command: Sequence[str], log: Path) -> subprocess.Popen:
     log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, "ab") as file:
         return subprocess.Popen([sys.executable, *command], stdin=subprocess.DEVNULL, stdout=file, stderr=file,
-                                env={**os.environ, **ONE_THREAD}, start_new_session=True)
+                                env={**os.environ, **ONE_THREAD, "PYTHONPATH": search_path()}, start_new_session=True)
+
+
+def search_path() -> str:
+    """Workers find this package wherever they are started, installed or not."""
+    here = str(Path(pcfg_artifact.__file__).resolve().parent.parent)
+    return os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH"))))
 
 
 def end(process: subprocess.Popen) -> None:

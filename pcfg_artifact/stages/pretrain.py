@@ -14,6 +14,7 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 from transformers.utils import logging
 
 from pcfg_artifact import artifacts
+from pcfg_artifact.approximation.scores import unigram_probabilities
 from pcfg_artifact.artifacts import Metric, StageDir
 from pcfg_artifact.config import PretrainConfig
 from pcfg_artifact.errors import StageError
@@ -93,10 +94,10 @@ def curve_metrics(name: str, result: dict, cfg: PretrainConfig) -> list[Metric]:
     ends = np.unique(np.linspace(0, len(result["losses"]), N_CURVE_POINTS + 1).astype(int))
     for begin, end in pairwise(ends):
         loss = float(np.mean(result["losses"][begin:end]))
-        metrics.append(Metric("loss_curve", name, f"step {end} training", cfg.seed, math.exp(loss),
-                              int(end - begin) * cfg.batch_size, "perplexity"))
-    return metrics + [Metric("loss_curve", name, f"step {step} validation", cfg.seed, math.exp(loss),
-                             min(n, cfg.n_curve), "perplexity") for step, loss in result["validation"]]
+        metrics.append(Metric("loss_curve", name, f"step {end} training", cfg.seed, loss,
+                              int(end - begin) * cfg.batch_size, "nats"))
+    return metrics + [Metric("loss_curve", name, f"step {step} validation", cfg.seed, loss, min(n, cfg.n_curve),
+                             "nats") for step, loss in result["validation"]]
 
 
 def against_optimum(cfg: PretrainConfig, grammar: PCFG, inputs: Inputs, out: StageDir) -> list[Metric]:
@@ -104,7 +105,6 @@ def against_optimum(cfg: PretrainConfig, grammar: PCFG, inputs: Inputs, out: Sta
     torch.set_num_threads(out.machine.n_workers)
     logging.disable_progress_bar()
     sentences, trees = inputs.sentences("validation"), inputs.sampled_trees("validation")
-    log_unigram = np.log(optimum.unigram_probabilities(grammar))
     models = {}
     for name in cfg.models:
         folder = out.path(f"models/{name}")
@@ -112,13 +112,13 @@ def against_optimum(cfg: PretrainConfig, grammar: PCFG, inputs: Inputs, out: Sta
         models[name] = AutoModelForMaskedLM.from_pretrained(folder).to(out.machine.device)
     metrics = []
     for masks, masking in NAMED_MASKS.items():
-        masked = optimum.masked_sentences(sentences, masking, seed=cfg.seed, n_words=grammar.n_words, n=cfg.n_exact,
+        masked = optimum.masked_sentences(grammar, sentences, masking, seed=cfg.seed, n=cfg.n_exact,
                                           max_length=cfg.exact_max_length)
         targets = [s.words[s.positions] for s in masked]
         exact = exact_rows(grammar, masked, masks, out)
         depths = [optimum.word_depths(trees[s.number].spans(), len(s.words)) for s in masked]
         known = optimum.circumstances(masked, depths)
-        unigram = float(-log_unigram[np.concatenate(targets)].mean())
+        unigram = float(-np.log(unigram_probabilities(grammar, targets)).mean())
         for name, model in models.items():
             gaps = {s: Gap.between(said, exact[s], targets[s])
                     for s, said in predictions(model, masked, cfg.batch_tokens)}
@@ -137,7 +137,8 @@ def exact_rows(grammar: PCFG, masked: Sequence[optimum.MaskedSentence], masks: s
     """Exact distributions, one (masked, n_words) array per sentence; kept in scratch/, they do not depend on models."""
     name = f"scratch/exact/{masks.replace(' ', '_')}"
     if not out.has(f"{name}.npy"):
-        found = optimum.exact_predictions(grammar, masked, NAMED_MASKS[masks], device=out.machine.device)
+        found = optimum.exact_predictions(grammar, masked, NAMED_MASKS[masks], device=out.machine.device,
+                                          n_threads=out.machine.n_workers)
         rows = list(out.progress(found, total=len(masked), desc=f"exact, {masks}"))
         out.write_array(name, np.concatenate(rows).astype(np.float32))
     ends = np.cumsum([len(s.positions) for s in masked])

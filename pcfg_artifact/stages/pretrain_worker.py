@@ -67,6 +67,7 @@ def run_job(path: Path) -> None:
     from torch import distributed
 
     from pcfg_artifact.mlm import data, evaluation, model, tokenizer, training
+    from pcfg_artifact.parsing.masks import Masking
     from pcfg_artifact.stages import checkpoints
 
     job = artifacts.read_json(path)
@@ -75,7 +76,7 @@ def run_job(path: Path) -> None:
         return
     place = enter_group(job["device"], cfg["precision"])
     sizes = {"n_words": len(words), "max_length": cfg["max_length"]}
-    common = {"masking": data.Masking(cfg["mask_rate"], cfg["corruption"]), "seed": cfg["seed"],
+    common = {"masking": Masking(cfg["mask_rate"], cfg["corruption"]), "seed": cfg["seed"],
               "batch_size": cfg["batch_size"], "batch_tokens": cfg["batch_tokens"], **sizes}
     corpus = data.MaskedCorpus(read_shard(job["pretraining"]), **common)
     validation = data.MaskedCorpus(read_shard(job["validation"]), **common)

@@ -1,0 +1,108 @@
+import numpy as np
+import pytest
+import torch
+
+from pcfg_artifact.errors import ConfigError, GrammarError, StageError
+from pcfg_artifact.mlm.estimate import estimate
+from pcfg_artifact.mlm.model import MaskedLoss, Shape, build_config, build_model, count_parameters
+from pcfg_artifact.mlm.tokenizer import FIRST_WORD, build_tokenizer, check_vocabulary
+from pcfg_artifact.mlm.training import Recipe
+
+SIZES = {"n_words": 40, "max_length": 30, "dropout": 0.0, "initial_scale": 0.08}
+
+
+def test_names_of_the_family():
+    assert Shape.parse("A12L3") == Shape(12, 3)
+    assert Shape(12, 3).name == "A12L3"
+    with pytest.raises(ConfigError, match="'L3A12' is not of the form"):
+        Shape.parse("L3A12")
+    with pytest.raises(ConfigError, match="width 64 is not divisible by 3 heads"):
+        build_config(Shape(3, 1), width=64, **SIZES)
+
+
+def test_parameter_count_is_that_of_the_model():
+    for shape in (Shape(2, 1), Shape(4, 3)):
+        config = build_config(shape, width=32, **SIZES)
+        model = build_model(config, 0)
+        layers, total = count_parameters(config)
+        assert total == sum(p.numel() for p in model.parameters())
+        assert layers == sum(p.numel() for p in model.roberta.encoder.parameters())
+
+
+def test_random_weights_depend_on_the_seed_alone():
+    config = build_config(Shape(2, 1), width=32, **SIZES)
+    torch.manual_seed(5)
+    before = torch.rand(3)
+    torch.manual_seed(5)
+    models = [build_model(config, seed) for seed in (0, 0, 1)]
+    assert torch.equal(before, torch.rand(3))  # the global state was left alone
+    weights = [m.roberta.embeddings.word_embeddings.weight for m in models]
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])
+
+
+def test_loss_at_masked_positions_is_that_of_the_full_projection():
+    model = build_model(build_config(Shape(2, 2), width=32, **SIZES), 0).double().eval()
+    input_ids = torch.tensor([[0, 7, 4, 9, 4, 2], [0, 4, 8, 2, 1, 1]])
+    attention = input_ids != 1
+    labels = torch.full_like(input_ids, -100)
+    labels[0, 2], labels[0, 4], labels[1, 1] = 11, 12, 13
+    where = torch.nonzero(labels.flatten() >= 0).squeeze(1)
+    loss = MaskedLoss(model)(input_ids, attention, where, labels.flatten()[where])
+    reference = model(input_ids, attention_mask=attention, labels=labels).loss * 3
+    torch.testing.assert_close(loss, reference, rtol=1e-12, atol=0)
+
+
+def test_padding_does_not_change_the_loss_of_a_row():
+    model = build_model(build_config(Shape(2, 2), width=32, **SIZES), 0).double().eval()
+    short = torch.tensor([[0, 4, 8, 2]])
+    padded = torch.tensor([[0, 4, 8, 2, 1, 1, 1]])
+    at, target = torch.tensor([1]), torch.tensor([13])
+    torch.testing.assert_close(MaskedLoss(model)(padded, padded != 1, at, target),
+                               MaskedLoss(model)(short, None, at, target), rtol=1e-12, atol=0)
+
+
+def test_tokenizer_gives_one_token_per_word():
+    words = ["the", "UNK-LC-ing", "n't", "-LRB-", "1,000", "%", "Ünïcode"]
+    tokenizer = build_tokenizer(words, 30)
+    assert tokenizer(" ".join(words))["input_ids"] == [0, *(FIRST_WORD + w for w in range(len(words))), 2]
+    assert tokenizer("the <mask> unseen")["input_ids"] == [0, FIRST_WORD, 4, 3, 2]
+    batch = tokenizer(["the the", "the"], padding=True)
+    assert batch["attention_mask"] == [[1, 1, 1, 1], [1, 1, 1, 0]]
+    with pytest.raises(GrammarError, match="'two words' cannot be one token"):
+        build_tokenizer(["two words"], 30)
+    with pytest.raises(GrammarError, match="'<mask>' cannot be one token"):
+        build_tokenizer(["<mask>"], 30)
+
+
+def test_vocabulary_of_another_grammar_is_refused():
+    tokenizer = build_tokenizer(["a", "b"], 30)
+    check_vocabulary(tokenizer, ["a", "b"], "here")
+    with pytest.raises(StageError, match="here: the vocabulary does not match the grammar: 7 tokens, expected 7; "
+                                         "token 6 is 'b', expected 'c'"):
+        check_vocabulary(tokenizer, ["a", "c"], "here")
+    with pytest.raises(StageError, match="7 tokens, expected 8; token 7 is 'nothing', expected 'c'"):
+        check_vocabulary(tokenizer, ["a", "b", "c"], "here")
+
+
+def test_schedule_of_the_paper():
+    recipe = Recipe(steps=5000, schedule_steps=23000, warmup_steps=1380, learning_rate=2e-3, weight_decay=0.01,
+                    clip=1.0)
+    assert recipe.rate(0) == pytest.approx(2e-3 / 1380)
+    assert recipe.rate(1379) == pytest.approx(2e-3)
+    assert recipe.rate(1380) == pytest.approx(2e-3)
+    assert recipe.rate(4999) == pytest.approx(2e-3 * 18001 / 21620)  # training stops high on the slope
+    assert recipe.rate(23000) == 0
+    assert np.diff([recipe.rate(s) for s in range(1380)]).min() > 0
+
+
+def test_estimate_of_the_papers_model():
+    config = build_config(Shape(12, 12), n_words=10_000, width=768, max_length=510, dropout=0.1, initial_scale=0.02)
+    cost = estimate(config, steps=5000, batch_size=4096, batch_tokens=16_384, mean_length=25, mask_rate=0.15,
+                    device="cuda", n_processes=8)
+    assert cost.steps == 5000
+    assert 300 < cost.seconds < 3600 * 2
+    assert 4 * 4 * 85e6 / 1e6 < cost.megabytes < 40_000
+    longer = estimate(config, steps=10_000, batch_size=4096, batch_tokens=16_384, mean_length=25, mask_rate=0.15,
+                      device="cuda", n_processes=8)
+    assert longer.seconds == pytest.approx(2 * cost.seconds)
