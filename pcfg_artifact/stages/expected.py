@@ -75,7 +75,8 @@ def write_record(record: Record, folder: Path = EXPECTED) -> None:
     for cell in sorted(record.cells, key=lambda c: (c.table, c.row, c.column)):
         expected = record.cells[cell]
         writer.writerow([*cell, record.units[cell], f"{expected.value:.7g}", f"{expected.tolerance:.3g}",
-                         *(f"{record.by_seed[s][cell]:.7g}" for s in record.seeds)])
+                         *(f"{values[cell]:.7g}" if cell in (values := record.by_seed[s]) else ""
+                           for s in record.seeds)])
     artifacts.write_text(folder / record.profile / CELLS, buffer.getvalue())
 
     buffer = io.StringIO()

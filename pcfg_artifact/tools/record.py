@@ -53,6 +53,9 @@ def run(args: argparse.Namespace) -> int:
           f"them not holding, written to {args.expected / args.profile}")
     for outcome in failing:
         print(f"  {outcome.relation}: {outcome.by_seed}" + ("" if outcome.explanation else "; write its explanation"))
+    some = sorted(str(cell) for cell, expected in record.cells.items() if expected.is_optional)
+    if some:
+        print(f"{len(some)} numbers are not in every seed, for example {some[0]}")
     if len(record.seeds) < MINIMUM_SEEDS:
         print(f"{MINIMUM_SEEDS - len(record.seeds)} more seeds are needed: run the same command again")
     return 0

@@ -84,7 +84,7 @@ def record_applies(run: Run, record: Record | None) -> str | None:
 def judge_number(expected: Expected, measured: Measured) -> Verdict:
     """Verdict for one expected number; a number nobody measured is never a match, and NaN matches nothing."""
     if expected.cell not in measured:
-        return Verdict.NOT_MEASURED
+        return Verdict.NOT_APPLICABLE if expected.is_optional else Verdict.NOT_MEASURED
     number = measured[expected.cell].number
     if math.isnan(expected.value):  # undefined for every recorded seed: known, and not a pass
         return Verdict.AS_RECORDED if math.isnan(number) else Verdict.DIFFERS
@@ -97,7 +97,9 @@ def judge_record(measured: Measured, record: Record | None, why_not: str) -> lis
     if record is None:
         return [Judgement("record", str(cell), Verdict.NOT_APPLICABLE, format_number(value.number, value.unit), "",
                           why_not, cell) for cell, value in measured.items()]
-    judgements = [_number("record", expected, measured, judge_number(expected, measured), record.units[cell])
+    judgements = [_number("record", expected, measured, judge_number(expected, measured), record.units[cell],
+                          "some recorded seeds have no such number either"
+                          if expected.is_optional and cell not in measured else "")
                   for cell, expected in record.cells.items()]
     judgements += [Judgement("record", str(cell), Verdict.NOT_EXPECTED, format_number(value.number, value.unit), "",
                              "no recorded run measured this; record the profile again if it belongs here", cell)

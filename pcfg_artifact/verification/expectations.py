@@ -33,6 +33,7 @@ class Expected:
     tolerance: float | None
     reason: str
     source: str
+    is_optional: bool = False  # some recorded seeds have no such number (a width that no sampled span had)
 
 
 @dataclass(frozen=True)
@@ -104,10 +105,11 @@ def parse_record(profile: str, text: str, rows: Sequence[Mapping[str, str]],
         if cell in cells:
             raise CorruptArtifact(f"{where}: {cell} occurs twice; record the profile again")
         try:
-            cells[cell] = Expected(cell, float(row["value"]), float(row["tolerance"]),
-                                   f"mean of {len(seeds)} seeds", "recorded")
             for seed in seeds:
-                by_seed[seed][cell] = float(row[f"seed_{seed}"])
+                if row[f"seed_{seed}"]:
+                    by_seed[seed][cell] = float(row[f"seed_{seed}"])
+            cells[cell] = _recorded(cell, [found[cell] for found in by_seed.values() if cell in found], len(seeds),
+                                    float(row["tolerance"]))
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptArtifact(f"{where}: {cell} is damaged ({error}); record the profile again") from error
         units[cell] = row["unit"]
@@ -115,6 +117,11 @@ def parse_record(profile: str, text: str, rows: Sequence[Mapping[str, str]],
                                       row["explanation"]) for row in outcomes}
     notes = tuple(match.group(1) for line in text.splitlines() if (match := NOTE.match(line)))
     return Record(profile, header["treebank"], header["config"], seeds, cells, known, units, by_seed, notes)
+
+
+def _recorded(cell: Cell, values: Sequence[float], n_seeds: int, tolerance: float) -> Expected:
+    return Expected(cell, float(np.mean(values)), tolerance, f"mean of {len(values)} seeds", "recorded",
+                    is_optional=len(values) < n_seeds)
 
 
 # ---- recording ------------------------------------------------------------------------------------------------------
@@ -125,7 +132,7 @@ def tolerances(by_seed: Mapping[int, Mapping[Cell, float]], units: Mapping[Cell,
     own: dict[Cell, float] = {}
     pools: dict[tuple[str, str], list[float]] = {}
     for cell, unit in units.items():
-        values = np.array([found[cell] for found in by_seed.values()])
+        values = np.array([found[cell] for found in by_seed.values() if cell in found])
         own[cell] = float(values.std(ddof=1)) if len(values) > 1 and np.isfinite(values).all() else 0.0
         pools.setdefault((cell.table, unit), []).append(own[cell])
     pooled = {key: math.sqrt(sum(s * s for s in found) / len(found)) for key, found in pools.items()}
@@ -144,16 +151,11 @@ def add_seed(record: Record | None, profile: str, treebank: str, config: str, se
             if old != new:
                 raise StageError(f"the record of {profile} is of another {name} ({old[:12]}, this run {new[:12]}); "
                                  f"pass --fresh to begin a new record")
-        different = set(units) ^ set(record.units)
-        if different:
-            first = min(different)
-            raise StageError(f"seed {seed} and the recorded seeds do not measure the same cells: {len(different)} "
-                             f"differ, for example {first}; a stage must write the same cells for every seed "
-                             f"(or pass --fresh after a change of the code)")
+        units = {**record.units, **units}
     by_seed[seed] = values
     spread = tolerances(by_seed, units)
-    cells = {cell: Expected(cell, float(np.mean([found[cell] for found in by_seed.values()])), spread[cell],
-                            f"mean of {len(by_seed)} seeds", "recorded") for cell in units}
+    cells = {cell: _recorded(cell, [found[cell] for found in by_seed.values() if cell in found], len(by_seed),
+                             spread[cell]) for cell in units}
     notes = (() if record is None else record.notes) + (f"seed {seed}: {note}",)
     return Record(profile, treebank, config, tuple(sorted(by_seed)), cells, {} if record is None else record.outcomes,
                   units, by_seed, notes)

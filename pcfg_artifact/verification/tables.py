@@ -25,15 +25,20 @@ TITLES = {
     "table2_novm": "Table 2 with the coarser grammar (no parent annotation)",
     "ablation": "Ablations of the approximations",
     "ablation_novm": "Ablations with the coarser grammar",
+    "merged": "Merged symbols instead of dropped ones, exact inference",
+    "merged_novm": "Merged symbols with the coarser grammar",
     "percentages": "What the approximations cost, in percent",
     "sensitivity": "Sensitivity and selectivity of the probes",
     "sizes": "Sizes of the constructed transformers",
     "agreement": "Constructed transformers against Inside-Outside, largest relative error",
     "marginals": "Parsing by Inside-Outside and by the trivial baselines",
     "optimum": "Exact masked-word optimum",
+    "against_optimum": "Models beside the exact optimum, under the same masks",
     "grammar": "The learned grammar",
     "treebank": "The treebank",
 }
+# Drawn as figures; as tables they would be long and say less.
+FIGURES = ("figure_frequency", "figure_layers", "figure_marginals", "figure_attention", "loss_curve", "f1_by_length")
 PAPER_MODELS = {"base": "A12L12", "fewest_layers": "A12L1", "fewest_heads": "A3L12"}
 
 
@@ -75,8 +80,9 @@ def lay_out(measured: Measured, paper: Mapping[Cell, Expected], judgements: Iter
     for judgement in judgements:
         if judgement.cell is not None and judgement.verdict != Verdict.NOT_APPLICABLE:
             judged[judgement.cell] = judgement
+    others = sorted({cell.table for cell in measured} - set(TITLES) - set(FIGURES))
     tables = []
-    for name, title in TITLES.items():
+    for name, title in [*TITLES.items(), *((name, f"Further: {name}") for name in others)]:
         cells = [cell for cell in measured if cell.table == name]
         if not cells:
             cells = [cell for cell in paper if cell.table == name]
