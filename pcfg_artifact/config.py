@@ -62,6 +62,28 @@ class MarginalsConfig:
 
 
 @dataclass(frozen=True)
+class ApproximateConfig:
+    """Stage `approximate`: few non-terminals, low rank, their ablations, merged grammars."""
+
+    seed: int
+    n_interminals: tuple[int, ...]  # rows of table 1
+    n_preterminals: int
+    n_projected: int  # in-terminals under a low-rank transform
+    ranks: tuple[int, ...]  # rows of table 2
+    max_length: int  # of test sentences, in words
+    n_test: int | None  # None: all
+    n_training: int  # treebank sentences from which transforms are learned
+    max_training_length: int
+    n_drawn: int  # sampled sentences for perplexity
+    max_drawn_length: int
+    ablation_ranks: tuple[int, ...]
+    n_ablation_test: int | None
+    n_ablation_drawn: int | None
+    merged_interminals: tuple[int, ...]
+    smoothing: float  # share of the back-off in merged grammars
+
+
+@dataclass(frozen=True)
 class PretrainConfig:
     """Stage `pretrain`: masked language models A<heads>L<layers> on the sampled sentences."""
 
@@ -152,6 +174,7 @@ class Profile:
     grammar: GrammarConfig
     sample: SampleConfig
     marginals: MarginalsConfig
+    approximate: ApproximateConfig
     pretrain: PretrainConfig
     probe: ProbeConfig
     control: ControlConfig

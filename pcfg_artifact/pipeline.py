@@ -41,6 +41,7 @@ MEASURING = (
     Stage("grammar", (TREEBANK,), "learn the PCFG from the treebank"),
     Stage("sample", ("grammar",), "draw sentences and trees from it"),
     Stage("marginals", ("grammar", "sample"), "run Inside-Outside: span marginals, trees, the optimum of masked words"),
+    Stage("approximate", ("grammar",), "run Inside-Outside with few non-terminals and low rank"),
     Stage("pretrain", ("grammar", "sample"), "train masked language models on the sentences"),
 )
 STAGES = (

@@ -15,7 +15,7 @@ from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.parsing import sentence_leaves
 from pcfg_artifact.parsing.leaves import Sentence
 
-MAX_RESCALINGS = 20  # each one brings the widest span so far to the size of 1; two or three are usual at 60 words
+MAX_RESCALINGS = 100  # each one brings the widest spans so far to the size of 1; one or two are usual at 60 words
 
 
 class Projections:
@@ -86,14 +86,18 @@ class LowRank:
         # Leaves divided by the word's unigram probability keep long spans near 1; what drifts away is scaled again.
         unigram = leaves @ self._share
         log2_scale = np.log2(unigram, out=np.zeros(length), where=unigram > 0)
+        # A projection can leave one width almost nothing while another keeps all: where no scale suits both, none may
+        # overflow, and what is smaller by hundreds of orders of magnitude becomes 0.
+        may_be_small = False
         projections = self.inside_projections
         for _ in range(MAX_RESCALINGS):
             scaled = leaves * np.exp2(-log2_scale)[:, None]
             left, right = np.zeros((2, length + 1, n, length + 1))
             bits = projected.inside(self._rules, scaled, projections.encode, projections.decode, *self._floors,
-                                    left, right)
+                                    left, right, may_be_small)
             if bits == 0.0:
                 break
+            may_be_small |= bits > 0
             log2_scale += bits
         else:
             raise StageError(f"a sentence of {length} words does not fit into float64 at any scale; shorten max_length")

@@ -50,7 +50,7 @@ def choose_classes(grammar: PCFG, n_interminals: int, n_preterminals: int) -> np
     for n, kind, available in ((n_interminals, "in-terminal", grammar.n_interminals),
                                (n_preterminals, "pre-terminal", grammar.n_preterminals)):
         if not 1 <= n <= available:
-            raise UsageError(f"{n} {kind} classes were asked for, expected 1 to {available}, as many as there are symbols")
+            raise UsageError(f"{n} {kind} classes were asked for, expected 1 to {available}, the number of symbols")
     counts = rule_counts(grammar)
     classes = np.empty(grammar.n_nonterminals, np.int64)
     by_frequency = np.argsort(-counts.symbols, kind="stable")
@@ -129,10 +129,10 @@ def move(a, target, rules, binary, root, symbols, first_rule, rule_of, n_inner, 
 
 
 def merge_symbols(grammar: PCFG, classes: np.ndarray, smoothing: float) -> PCFG:
-    """The grammar of classes, re-estimated: relative frequencies of the merged rules, mixed with a share `smoothing` of
+    """The grammar of classes, re-estimated: relative frequencies of merged rules, with a share `smoothing` of back-off.
 
-    a back-off that knows no parent: Pr[B C] = Pr[B is a left child] Pr[C is a right child], every class possible; for
-    words the unknown one.  With smoothing > 0 every sentence of known or unknown words has probability.
+    The back-off knows no parent: Pr[B C] = Pr[B is a left child] Pr[C is a right child], every class possible; a root
+    is any class, a word the unknown one.  With smoothing > 0 every sentence has probability.
     """
     if not 0 <= smoothing < 1:
         raise UsageError(f"smoothing is {smoothing}, expected a share from 0 to below 1")
@@ -164,7 +164,7 @@ def merge_symbols(grammar: PCFG, classes: np.ndarray, smoothing: float) -> PCFG:
     word_counts = None if grammar.word_counts is None else np.append(grammar.word_counts, 0)[:len(words)]
     return PCFG(interminals=names[:n_inner], preterminals=names[n_inner:], words=words, root=root / root.sum(),
                 binary=binary.astype(np.int32), binary_prob=rules[tuple(binary.T)],
-                lexical=(lexical + [n_inner, 0]).astype(np.int32), lexical_prob=lexicon[tuple(lexical.T)],
+                lexical=(lexical + np.array([n_inner, 0])).astype(np.int32), lexical_prob=lexicon[tuple(lexical.T)],
                 symbol_counts=sizes, word_counts=word_counts)
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 
 import numpy as np
 
@@ -16,18 +15,9 @@ from pcfg_artifact.approximation.restriction import restrict
 from pcfg_artifact.approximation.transforms import Transforms
 from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.parsing import Chart, leaf_charts, sentence_leaves
+from pcfg_artifact.parsing.engine import LazyLeaves
 from pcfg_artifact.parsing.leaves import Sentence
 from pcfg_artifact.parsing.masking import preterminal_outside
-
-BLOCK = 128  # sentences whose leaves are held at once
-
-
-def stream_charts(grammar: PCFG, leaves: Iterable[np.ndarray], outside: str = "pruned", n_threads: int | None = None
-                  ) -> Iterator[Chart]:
-    """Charts of sentences given by their (L, P) leaves, in memory that does not depend on how many there are."""
-    leaves = iter(leaves)
-    while block := list(islice(leaves, BLOCK)):
-        yield from leaf_charts(grammar, block, outside=outside, n_threads=n_threads)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,25 +38,27 @@ class Approximation:
     few_leaves: bool = False
     max_length: int = 60
 
-    def span_scores(self, sentences: Iterable[Sentence], n_threads: int | None = None) -> Iterator[np.ndarray]:
+    def span_scores(self, sentences: Sequence[Sentence], n_threads: int | None = None) -> Iterator[np.ndarray]:
         """(L+1, L+1) for each sentence: max over A of the marginal, up to a factor; all 0 where nothing is derived."""
         if self.transforms is None:
-            found = stream_charts(self._restricted, map(self._leaves, sentences), n_threads=n_threads)
-            return (chart.span_scores() for chart in found)
+            return (chart.span_scores() for chart in self._charts(sentences, "pruned", n_threads))
         return _in_order(lambda s: self._low_rank.chart(self._leaves(s), with_leaves=False).span_scores(),
                          sentences, n_threads)
 
-    def leaf_outside(self, sentences: Iterable[Sentence], n_threads: int | None = None) -> Iterator[np.ndarray]:
+    def leaf_outside(self, sentences: Sequence[Sentence], n_threads: int | None = None) -> Iterator[np.ndarray]:
         """(L, P) for each sentence: outside probability of each pre-terminal at each word, up to a factor for the word.
 
         0 for pre-terminals outside P~; negative entries, which the sign rules but `clip` leave, count as 0.
         """
         if self.transforms is None:
-            found = (preterminal_outside(self.grammar, chart) for chart in stream_charts(
-                self._restricted, map(self._leaves, sentences), outside="full", n_threads=n_threads))
+            found = (preterminal_outside(self.grammar, chart) for chart in self._charts(sentences, "full", n_threads))
         else:
             found = _in_order(lambda s: self._low_rank.chart(self._leaves(s)).leaf_outside, sentences, n_threads)
         return (np.maximum(outside, 0.0) * self._is_predicted for outside in found)
+
+    def _charts(self, sentences: Sequence[Sentence], outside: str, n_threads: int | None) -> Iterator[Chart]:
+        leaves = LazyLeaves(lambda s: self._leaves(sentences[s]), len(sentences))
+        return leaf_charts(self._restricted, leaves, outside=outside, n_threads=n_threads)
 
     @cached_property
     def _restricted(self) -> PCFG:
@@ -90,7 +82,7 @@ class Approximation:
         return leaves * self._is_predicted if self.few_leaves else leaves
 
 
-def _in_order(work: Callable[[Sentence], np.ndarray], items: Iterable[Sentence], n_threads: int | None
+def _in_order(work: Callable[[Sentence], np.ndarray], items: Sequence[Sentence], n_threads: int | None
               ) -> Iterator[np.ndarray]:
     """work(item) for each item, in order; each is computed alone, so threads change nothing but time."""
     with ThreadPoolExecutor(n_threads or 1) as pool:

@@ -16,7 +16,7 @@ from numba import njit
 
 from pcfg_artifact.grammar import PCFG
 
-DRIFT = 256  # bits: a cell whose largest value is further from 1 asks for another scale of the leaves
+DRIFT = 256  # bits: a width whose largest value is further from 1 asks for another scale of the leaves
 
 
 class Group(NamedTuple):
@@ -68,17 +68,19 @@ def rules_of(grammar: PCFG) -> Rules:
 
 @njit(nogil=True, cache=True)
 def inside(rules: Rules, leaves: np.ndarray, encode: np.ndarray, decode: np.ndarray, stored_floor: float,
-           key_floor: float, left: np.ndarray, right: np.ndarray) -> float:
+           key_floor: float, left: np.ndarray, right: np.ndarray, may_be_small: bool) -> float:
     """Fill left and right (L+1, n, L+1), given as zeros; returns 0, or the bits per word to take off the leaves.
 
     encode (widths, k, n), decode (widths, n, k): W and W+ of every width, k = 0 for no projection.
     stored_floor, key_floor: least value that is stored, and that a key keeps: 0 or -inf.
+    may_be_small: only values that grow too large are a reason to stop.
     """
     length = len(leaves)
     n = len(rules.root)
     inner, right_leaf, left_leaf, two_leaves = rules.inner, rules.right_leaf, rules.left_leaf, rules.two_leaves
     total = np.zeros(n)
     for width in range(2, length + 1):
+        largest = 0.0
         for i in range(length - width + 1):
             j = i + width
             total[:] = 0.0
@@ -106,15 +108,14 @@ def inside(rules: Rules, leaves: np.ndarray, encode: np.ndarray, decode: np.ndar
                         for rule in range(inner.first[pair], inner.first[pair + 1]):
                             total[inner.parent[rule]] += inner.prob[rule] * product
             project(total, encode[width], decode[width], stored_floor)
-            largest = 0.0
             for a in range(n):
                 left[i, a, j] = total[a]
                 right[j, a, i] = total[a]
                 largest = max(largest, abs(total[a]))
-            if largest != 0.0:
-                bits = math.frexp(largest)[1] if largest < np.inf else 1024
-                if abs(bits) > DRIFT:
-                    return bits / width
+        if largest != 0.0:
+            bits = math.frexp(largest)[1] if largest < np.inf else 1024
+            if bits > DRIFT or (bits < -DRIFT and not may_be_small):
+                return bits / width
     return 0.0
 
 

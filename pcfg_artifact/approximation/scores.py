@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from pcfg_artifact.approximation.model import Approximation
 from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.grammar.expectation import frequencies
-from pcfg_artifact.parsing import best_binary_tree, span_f1
+from pcfg_artifact.parsing import best_binary_tree, perplexity, span_f1
 from pcfg_artifact.parsing.leaves import Sentence, emissions, word_ids
 from pcfg_artifact.treebank.tree import Tree
 
@@ -23,6 +24,37 @@ class Score(NamedTuple):
     value: float
     n: int
     unit: str
+
+
+class Trial:
+    """What every row of a table is measured on: treebank trees, and sentences drawn from the exact grammar."""
+
+    def __init__(self, grammar: PCFG, trees: Sequence[Tree], drawn: Sequence[np.ndarray], n_threads: int | None = None
+                 ) -> None:
+        self.grammar, self.trees, self.n_threads = grammar, trees, n_threads
+        self.sentences = [tree.words() for tree in trees]
+        self.drawn = [[grammar.words[w] for w in sentence] for sentence in drawn]
+        self._known: dict[Approximation, dict[str, Score]] = {}  # tables share rows
+
+    def scores(self, model: Approximation) -> dict[str, Score]:
+        """Column -> score; a column that rests on nothing (no sentence parsed, no word defined) is left out."""
+        if model not in self._known:
+            self._known[model] = self._measure(model)
+        return self._known[model]
+
+    def _measure(self, model: Approximation) -> dict[str, Score]:
+        found = parsing_scores(self.trees, model.span_scores(self.sentences, self.n_threads))
+        predicted = one_mask_probabilities(model, self.drawn, self.n_threads)
+        found |= prediction_scores(predicted, self._exact, self._unigram)
+        return {name: score for name, score in found.items() if score.n}
+
+    @cached_property
+    def _exact(self) -> np.ndarray:
+        return one_mask_probabilities(Approximation(self.grammar), self.drawn, self.n_threads)
+
+    @cached_property
+    def _unigram(self) -> np.ndarray:
+        return unigram_probabilities(self.grammar, self.drawn)
 
 
 def parsing_scores(trees: Sequence[Tree], span_scores: Iterable[np.ndarray]) -> dict[str, Score]:
@@ -68,19 +100,16 @@ def unigram_probabilities(grammar: PCFG, sentences: Sequence[Sentence]) -> np.nd
     return np.concatenate([(weight / weight.sum())[word_ids(grammar, sentence)] for sentence in sentences])
 
 
-def perplexity(probabilities: np.ndarray) -> float:
-    """exp of the mean negative log probability over words; NaN for no word."""
-    return float(np.exp(-np.log(probabilities).mean())) if len(probabilities) else float("nan")
-
-
 def prediction_scores(probabilities: np.ndarray, exact: np.ndarray, unigram: np.ndarray) -> dict[str, Score]:
     """1-mask perplexity: where the model gives the word no probability its unigram probability is used, and the share
     of such words is `undefined`; also over the other words alone, beside the exact algorithm on just those."""
     is_defined = probabilities > 0
     n, n_defined = len(probabilities), int(is_defined.sum())
-    return {
-        "perplexity": Score(perplexity(np.where(is_defined, probabilities, unigram)), n, "perplexity"),
-        "undefined": Score(1.0 - n_defined / n, n, "fraction"),
-        "perplexity_defined": Score(perplexity(probabilities[is_defined]), n_defined, "perplexity"),
-        "perplexity_exact_defined": Score(perplexity(exact[is_defined]), n_defined, "perplexity"),
-    }
+
+    def score(values: np.ndarray) -> Score:
+        return Score(perplexity([np.log(values)]), len(values), "perplexity")
+
+    return {"perplexity": score(np.where(is_defined, probabilities, unigram)),
+            "undefined": Score(1.0 - n_defined / n, n, "fraction"),
+            "perplexity_defined": score(probabilities[is_defined]),
+            "perplexity_exact_defined": score(exact[is_defined])}

@@ -10,6 +10,8 @@ from pcfg_artifact.parsing import Chart
 Transforms = dict[int, np.ndarray]  # width of the span -> W (k, n), orthonormal rows
 
 STATISTICS = ("marginals", "inside", "outside")
+# Entries of an eigenvector that are 0 up to rounding: left in, they would make impossible symbols possible.
+ROUNDING = 1e-12
 
 
 class Correlations:
@@ -82,5 +84,6 @@ def span_vectors(chart: Chart, interminals: np.ndarray, statistic: str) -> np.nd
 
 def leading_eigenvectors(matrix: np.ndarray, rank: int) -> np.ndarray:
     """(rank, n) orthonormal rows, largest eigenvalue first."""
-    return np.ascontiguousarray(np.linalg.eigh(matrix)[1][:, ::-1][:, :rank].T)
+    vectors = np.linalg.eigh(matrix)[1][:, ::-1][:, :rank].T
+    return np.where(np.abs(vectors) < ROUNDING, 0.0, vectors)
 

@@ -1,0 +1,103 @@
+"""The rows of the tables: which approximation each name stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pcfg_artifact.approximation.merging import choose_classes, merge_symbols
+from pcfg_artifact.approximation.model import Approximation
+from pcfg_artifact.approximation.restriction import restrict, select_symbols
+from pcfg_artifact.approximation.transforms import STATISTICS, Correlations
+from pcfg_artifact.grammar import PCFG
+from pcfg_artifact.parsing import each_chart
+from pcfg_artifact.parsing.leaves import Sentence
+
+Rows = dict[str, Approximation]
+
+
+def exact(grammar: PCFG) -> Approximation:
+    return Approximation(grammar)
+
+
+def few_symbols(grammar: PCFG, sizes: Sequence[int], n_preterminals: int) -> Rows:
+    """Table 1: the most frequent in-terminals (and all of them) with the most frequent pre-terminals."""
+    rows = {}
+    for size in (None, *sizes):
+        interminals, preterminals = select_symbols(grammar, size, n_preterminals)
+        name = f"I={'all' if size is None else size},P={n_preterminals}"
+        rows[name] = Approximation(grammar, None if size is None else interminals, preterminals)
+    return rows
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """Correlations over I~ from exact charts by statistic, from charts of the restricted grammar, and over all of I."""
+
+    exact: dict[str, Correlations]
+    restricted: Correlations
+    all_interminals: Correlations
+
+
+def learn_correlations(grammar: PCFG, sentences: Sequence[Sentence], n_interminals: int, n_threads: int | None = None,
+                       progress: Callable[..., Iterable] = lambda items, **_: items) -> Learned:
+    """One pass over training sentences with the exact grammar, one with the restricted."""
+    interminals, _ = select_symbols(grammar, n_interminals, None)
+    longest = max(len(sentence) for sentence in sentences)
+    learned = Learned({statistic: Correlations(interminals, longest) for statistic in STATISTICS},
+                      Correlations(interminals, longest), Correlations(np.arange(grammar.n_interminals), longest))
+    charts = each_chart(grammar, sentences, outside="full", n_threads=n_threads)
+    for chart in progress(charts, total=len(sentences), desc="correlations"):
+        for statistic, correlations in learned.exact.items():
+            correlations.add(chart, statistic)
+        learned.all_interminals.add(chart)
+    for chart in each_chart(restrict(grammar, interminals), sentences, n_threads=n_threads):
+        learned.restricted.add(chart)
+    return learned
+
+
+def low_rank(grammar: PCFG, learned: Learned, ranks: Sequence[int], n_preterminals: int, max_length: int) -> Rows:
+    """Table 2: W of every width from exact marginals."""
+    correlations = learned.exact["marginals"]
+    _, preterminals = select_symbols(grammar, None, n_preterminals)
+    return {f"k={rank},I={len(correlations.interminals)},P={n_preterminals}": Approximation(
+        grammar, correlations.interminals, preterminals, correlations.transforms(rank), max_length=max_length)
+        for rank in ranks}
+
+
+def ablations(grammar: PCFG, learned: Learned, ranks: Sequence[int], n_preterminals: int, max_length: int) -> Rows:
+    """Other ways to learn W and to treat its signs; the first rows are what they are compared with."""
+    marginals, inside, outside = (learned.exact[statistic] for statistic in STATISTICS)
+    interminals = marginals.interminals
+    _, preterminals = select_symbols(grammar, None, n_preterminals)
+    few = Approximation(grammar, interminals, preterminals, max_length=max_length)
+    rows = {"few": few, "few, leaves of P only": replace(few, few_leaves=True)}
+    for rank in ranks:
+        usual = replace(few, transforms=marginals.transforms(rank))
+        rows |= {f"{name}, k={rank}": row for name, row in {
+            "low rank": usual,
+            "shared W": replace(few, transforms=marginals.shared_transform(rank)),
+            "all interminals": replace(few, interminals=None,
+                                       transforms=learned.all_interminals.transforms(rank)),
+            "separate W": replace(few, transforms=inside.transforms(rank),
+                                  outside_transforms=outside.transforms(rank)),
+            "inside W": replace(few, transforms=inside.transforms(rank)),
+            "outside W": replace(few, transforms=outside.transforms(rank)),
+            "restricted W": replace(few, transforms=learned.restricted.transforms(rank)),
+            "literal signs": replace(usual, sign_rule="literal"),
+            "signed": replace(usual, sign_rule="signed"),
+            "leaves of P only": replace(usual, few_leaves=True),
+        }.items()}
+    return rows
+
+
+def merged(grammar: PCFG, sizes: Sequence[int], n_preterminals: int, smoothing: float) -> Rows:
+    """Grammars of the same size in which every symbol has joined a class: exact inference in each."""
+    rows = {}
+    for size in sizes:
+        n_interminals = min(size, grammar.n_interminals)
+        classes = choose_classes(grammar, n_interminals, min(n_preterminals, grammar.n_preterminals))
+        rows[f"I={size},P={n_preterminals}"] = Approximation(merge_symbols(grammar, classes, smoothing))
+    return rows
