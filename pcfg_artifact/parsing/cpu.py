@@ -10,11 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from pcfg_artifact.errors import UsageError
 from pcfg_artifact.parsing import linear, logspace
 from pcfg_artifact.parsing.charts import Chart, cell_bounds
 from pcfg_artifact.parsing.compiled import CompiledGrammar
 from pcfg_artifact.parsing.reference import log_of
 
+KEPT_LENGTH = 100  # words: the workspace of a thread is kept up to this length
 MAX_RESCALES = 20  # each moves the first cell that drifted back to about 1
 
 
@@ -47,25 +49,36 @@ class Engine:
         self.is_full = is_full
         self._smallest_rule = grammar.smallest_prob
         self._local = threading.local()
-
-    def _workspace(self, length: int) -> linear.Workspace:
-        if getattr(self._local, "longest", -1) < length:
-            self._local.workspace = None  # released before the larger one is made
-            self._local.longest = max(length, 40)
-            self._local.workspace = linear.workspace(self.grammar, self._local.longest)
-        return self._local.workspace
+        self._one_long = threading.Lock()
 
     def chart(self, leaves: np.ndarray) -> Chart:
         """Linear space; log space where a value would leave the range of float64."""
-        return self.linear_chart(leaves) or self.log_chart(leaves)
+        length = len(leaves)
+        if length <= KEPT_LENGTH:
+            if getattr(self._local, "longest", -1) < length:
+                self._local.longest = min(max(2 * length, 40), KEPT_LENGTH)
+                self._local.workspace = linear.workspace(self.grammar, self._local.longest)
+            return self.linear_chart(leaves, self._local.workspace) or self.log_chart(leaves)
+        with self._one_long:  # long sentences one at a time, in memory that is given back
+            self._check_memory(length)
+            return self.linear_chart(leaves, linear.workspace(self.grammar, length)) or self.log_chart(leaves)
 
-    def linear_chart(self, leaves: np.ndarray) -> Chart | None:
+    def _check_memory(self, length: int) -> None:
+        """Refuse a sentence whose chart may not fit, instead of being killed half-way."""
+        per_square_word = 26 * self.grammar.n_interminals + 4 * len(self.grammar.inner.left) // linear.WORD
+        needed, available = per_square_word * (length + 1) ** 2, available_memory()
+        if needed > available:
+            fits = int((available / per_square_word) ** 0.5)
+            raise UsageError(f"a sentence of {length:,} words may need {needed / 1e9:.1f} GB for its chart with this "
+                             f"grammar ({self.grammar.n_interminals:,} in-terminals), {available / 1e9:.1f} GB are "
+                             f"free; leave out sentences of more than about {fits:,} words")
+
+    def linear_chart(self, leaves: np.ndarray, work: linear.Workspace) -> Chart | None:
         """The chart, or None where linear space is refused."""
         length = len(leaves)
         peak = leaves.max(axis=1, initial=0.0)
         log_scale = np.log(np.where(peak > 0, peak, 1.0))
         scaled = leaves / np.where(peak > 0, peak, 1.0)[:, None]
-        work = self._workspace(length)
         status, drift = linear.DRIFTING, 0.0
         for _ in range(MAX_RESCALES):
             smallest_leaf = scaled.min(initial=1.0, where=scaled > 0)
@@ -101,6 +114,15 @@ class Engine:
         root = np.concatenate([self.grammar.root_inner, self.grammar.root_leaf])
         log_prob = float(np.logaddexp.reduce(log_of(root) + log_inside[length - 1])) if length else -np.inf
         return Chart.from_cells(length, n_interminals + self.grammar.n_preterminals, log_prob, log_inside, log_outside)
+
+
+def available_memory() -> int:
+    """Bytes that can be had without swapping."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            return next(1024 * int(line.split()[1]) for line in file if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):  # not Linux: all there is
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def typed_cells(length: int, inner: np.ndarray, leaf: np.ndarray) -> np.ndarray:

@@ -1,0 +1,182 @@
+"""Parse sentences with a grammar, or score a grammar on a treebank.
+
+Sentences: one a line, words separated by blanks, from FILE or standard input; one bracketed tree a line comes out, for
+an empty line an empty line.  With --treebank: unlabelled F1 in the named conventions, beside trees that know nothing
+but the length of the sentence.  A sentence without probability is tried again with its rarer words as unknown ones,
+then becomes right-branching; how often is said on standard error, or below the table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TextIO
+
+from pcfg_artifact import artifacts
+from pcfg_artifact.errors import UsageError
+from pcfg_artifact.grammar import PCFG
+from pcfg_artifact.parsing import CONVENTIONS, span_f1, viterbi
+from pcfg_artifact.parsing.baselines import balanced, left_branching, random_branching, right_branching
+from pcfg_artifact.parsing.decoding import RARE_BELOW, Parse, Span, parses, with_retries
+from pcfg_artifact.parsing.engine import BACKENDS
+from pcfg_artifact.parsing.labelling import NO_LABEL, labelled_tree
+from pcfg_artifact.parsing.scoring import gold_spans
+from pcfg_artifact.pipeline import progress
+from pcfg_artifact.seeding import stream
+from pcfg_artifact.tools.arguments import add_grammar_argument, load_grammar
+from pcfg_artifact.treebank.binarise import unbinarise
+from pcfg_artifact.treebank.reading import read_treebank
+from pcfg_artifact.treebank.splits import split
+from pcfg_artifact.treebank.tree import Tree
+
+EXAMPLE = "run_all.sh parse --grammar my_grammar --treebank craft_penn.zip"
+BLOCK = 256  # lines read before their trees are printed
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_grammar_argument(parser)
+    parser.add_argument("file", nargs="?", default="-", metavar="FILE", help="sentences (- = standard input)")
+    parser.add_argument("--decode", choices=("recall", "viterbi"), default="recall",
+                        help="most correct spans expected, or the most probable tree (recall)")
+    parser.add_argument("--unbinarise", action="store_true", help="viterbi: trees as in the treebank")
+    parser.add_argument("--treebank", metavar="SOURCE", help="score on these trees instead")
+    parser.add_argument("--split", choices=("all", "train", "test"), default="test", help="of the treebank (test)")
+    parser.add_argument("--max-length", type=int, metavar="L", help="leave out longer trees, and count them")
+    parser.add_argument("--limit", type=int, metavar="N", help="the first N trees only")
+    parser.add_argument("--conventions", nargs="+", choices=tuple(CONVENTIONS), default=("PB", "KIM"),
+                        metavar="NAME", help=f"of F1: {', '.join(CONVENTIONS)} (PB KIM)")
+    parser.add_argument("--backend", choices=BACKENDS, default="auto", help="engine (auto)")
+    parser.add_argument("--device", default="cpu", help="cpu, or cuda for the torch engine (cpu)")
+    parser.add_argument("--seed", type=int, default=0, help="of the random trees (0)")
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.unbinarise and args.decode != "viterbi":
+        raise UsageError("--unbinarise needs --decode viterbi: the labels of a Labelled-Recall tree may fit no rule")
+    if args.treebank is not None:
+        return _score(load_grammar(args.grammar), args)
+    grammar, attempts = load_grammar(args.grammar), Counter()
+    for block in _blocks(_lines(args.file)):
+        for tree, n_attempts in _trees(grammar, block, args):
+            attempts[n_attempts] += 1
+            print("" if tree is None else tree)
+    _report(attempts, sys.stderr)
+    return 0
+
+
+# ---- sentences in, trees out -----------------------------------------------------------------------------------------
+
+
+def _lines(name: str) -> Iterator[list[str]]:
+    try:
+        with (sys.stdin if name == "-" else Path(name).open(encoding="utf-8")) as file:
+            for line in file:
+                yield line.split()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read sentences from {name} ({error}); "
+                         f"give a text file, one sentence a line") from error
+
+
+def _blocks(lines: Iterator[list[str]]) -> Iterator[list[list[str]]]:
+    block: list[list[str]] = []
+    for words in lines:
+        block.append(words)
+        if len(block) == BLOCK:
+            yield block
+            block = []
+    if block:
+        yield block
+
+
+def _trees(grammar: PCFG, sentences: Sequence[list[str]], args: argparse.Namespace
+           ) -> Iterator[tuple[Tree | None, int]]:
+    """The tree of every sentence and the number of the attempt that gave it (0: nothing to parse)."""
+    if args.decode == "viterbi":
+        found = (_viterbi_tree(grammar, words, args.unbinarise) for words in sentences)
+    else:
+        found = with_retries(grammar, sentences, lambda chart, ids, n_attempts: (
+            labelled_tree(grammar, chart, [""] * len(ids)), n_attempts), args.backend, args.device)
+    for words, (tree, n_attempts) in zip(sentences, found, strict=True):
+        yield (_with_words(tree, words), n_attempts) if tree is not None else (None, 0)
+
+
+def _viterbi_tree(grammar: PCFG, words: list[str], is_unbinarised: bool) -> tuple[Tree | None, int]:
+    for n_attempts, rare_below in ((1, None), (2, RARE_BELOW)):
+        _, tree = viterbi(grammar, grammar.encode(words, rare_below=rare_below))
+        if tree is not None:
+            return (unbinarise(tree) if is_unbinarised else tree), n_attempts
+    tree = None
+    for word in reversed(words):
+        leaf = Tree(NO_LABEL, word=word)
+        tree = leaf if tree is None else Tree(NO_LABEL, (leaf, tree))
+    return tree, 3
+
+
+def _with_words(tree: Tree, words: Sequence[str]) -> Tree:
+    """The same tree over the words as they were written."""
+    stack: list[Tree] = []
+    left = list(words)
+    for node in reversed(list(tree.preorder())):  # from the right, children are complete before their parent
+        if node.is_preterminal:
+            stack.append(Tree(node.label, word=left.pop()))
+        else:
+            stack.append(Tree(node.label, tuple(stack.pop() for _ in node.children)))
+    return stack[0]
+
+
+def _report(attempts: Counter, file: TextIO) -> None:
+    print(f"{attempts.total() - attempts[0]:,} sentences; {attempts[2] + attempts[3]:,} without probability, "
+          f"{attempts[3]:,} still so with words seen {RARE_BELOW} times or less taken as unknown (right-branching)",
+          file=file)
+
+
+# ---- F1 --------------------------------------------------------------------------------------------------------------
+
+
+def _score(grammar: PCFG, args: argparse.Namespace) -> int:
+    treebank = read_treebank(args.treebank, progress=progress)
+    trees = treebank.trees if args.split == "all" else getattr(split(treebank), args.split)
+    chosen = [tree for tree in trees if args.max_length is None or len(tree.words()) <= args.max_length][:args.limit]
+    if not chosen:
+        raise UsageError(f"no tree of {args.treebank} is left to score; check --split, --max-length and --limit")
+    sentences = [tree.words() for tree in chosen]
+    attempts: Counter = Counter()
+    rows: dict[str, list[Iterable[Span]]] = {}
+    for name, found in _parsers(grammar, sentences, args):
+        rows[name] = []
+        for parse in progress(found, total=len(sentences), desc=name):
+            rows[name].append(parse.spans)
+            attempts[parse.n_attempts] += name == "Inside-Outside"
+    rng = stream(args.seed, "random trees")
+    lengths = [len(words) for words in sentences]
+    rows |= {"right-branching": [right_branching(n) for n in lengths],
+             "left-branching": [left_branching(n) for n in lengths],
+             "balanced": [balanced(n) for n in lengths], "random": [random_branching(n, rng) for n in lengths],
+             "ceiling (binarised gold)": [gold_spans(tree, binary=True) for tree in chosen]}
+    _print_table(chosen, rows, args.conventions)
+    _report(attempts, sys.stdout)
+    if len(chosen) < len(trees):
+        print(f"{len(trees) - len(chosen):,} of {len(trees):,} trees left out by --max-length or --limit")
+    return 0
+
+
+def _parsers(grammar: PCFG, sentences: Sequence[list[str]], args: argparse.Namespace
+             ) -> Iterator[tuple[str, Iterator[Parse]]]:
+    yield "Inside-Outside", parses(grammar, sentences, args.backend, args.device)
+    if artifacts.Folder(args.grammar).has("latent.json"):
+        from pcfg_artifact.grammar.latent import LatentPCFG
+        from pcfg_artifact.parsing.latent import latent_parses
+        yield "latent PCFG", (latent for _, latent in latent_parses(LatentPCFG.load(args.grammar), sentences))
+
+
+def _print_table(gold: Sequence[Tree], rows: dict[str, list[Iterable[Span]]], conventions: Sequence[str]) -> None:
+    print("unlabelled F1 in percent, sentence / corpus")
+    for name in conventions:
+        print(f"  {CONVENTIONS[name]}")
+    print(f"{'':<26}" + "".join(f"{name:>16}" for name in conventions))
+    for name, spans in rows.items():
+        scores = (span_f1(gold, spans, convention) for convention in conventions)
+        print(f"{name:<26}" + "".join(f"{f'{f1.sentence:.2f} / {f1.corpus:.2f}':>16}" for f1 in scores))
