@@ -97,7 +97,7 @@ def parsing_metrics(setting: str, trees: Sequence[Tree], spans: Ragged, attempts
     by_length = span_f1(gold, predictions["IO"], "PB").by_length
     for width in range(2, WIDEST + 1):
         if width in by_length:
-            yield Metric("f1_by_length", f"IO {setting}", f"width {width}", seed, by_length[width], len(gold),
+            yield Metric("f1_by_length", f"all IO {setting}", f"width {width}", seed, by_length[width], len(gold),
                          "percent")
     counts = {"sentences": int((attempts > 1).sum()), "after retry": int((attempts > 2).sum()),
               "too long": int((attempts == 0).sum())}
