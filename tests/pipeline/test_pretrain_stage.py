@@ -1,0 +1,146 @@
+"""The stage as a whole on a small grammar: from shards to models and rows; killed and resumed; never twice."""
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from pcfg_artifact import artifacts
+from pcfg_artifact.artifacts import StageDir
+from pcfg_artifact.config import SampleConfig, load_profile
+from pcfg_artifact.errors import StageError
+from pcfg_artifact.grammar import PCFG
+from pcfg_artifact.stages import pretrain, pretrain_worker, sample
+from pcfg_artifact.stages.inputs import Inputs
+
+NOUNS = [f"noun{k}" for k in range(12)]
+VERBS = [f"verb{k}" for k in range(8)]
+SMALL = {"models": ("A2L1", "A1L2"), "width": 32, "max_length": 40, "batch_size": 16, "batch_tokens": 256, "steps": 60,
+         "schedule_steps": 60, "warmup_steps": 6, "learning_rate": 1e-2, "save_every": 7, "validate_every": 20,
+         "n_curve": 50, "n_exact": 150, "dropout": 0.1}
+
+
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory) -> Path:
+    """A grammar whose verbs agree with their position, and sentences drawn from it."""
+    root = tmp_path_factory.mktemp("run")
+    zipf = 1 / np.arange(1, 21)
+    grammar = PCFG.from_rules(
+        root={"S": 1.0},
+        binary=[("S", "NP", "VP", 0.8), ("S", "S", "CS", 0.2), ("CS", "and", "S", 1.0), ("NP", "the", "N", 0.7),
+                ("NP", "NP", "PP", 0.3), ("PP", "of", "NP", 1.0), ("VP", "V", "NP", 1.0)],
+        lexical=[*(("N", w, p) for w, p in zip(NOUNS, zipf[:12] / zipf[:12].sum(), strict=True)),
+                 *(("V", w, p) for w, p in zip(VERBS, zipf[:8] / zipf[:8].sum(), strict=True)),
+                 ("the", "the", 0.6), ("the", "a", 0.4), ("of", "of", 1.0), ("and", "and", 1.0)])
+    grammar.save(root / "grammar" / "vm")
+    artifacts.write_json(root / "grammar" / "sizes.json", {"variant": "vm"})
+    config = SampleConfig(seed=0, max_length=30, n_pretraining=2000, n_validation=200, n_probe_train=5, n_probe_test=5)
+    sample.run(config, inputs_of(root), StageDir(root / "sample"))
+    return root
+
+
+def inputs_of(root: Path) -> Inputs:
+    return Inputs({"grammar": root / "grammar", "sample": root / "sample"}, "none")
+
+
+def small_config(**changes):
+    return dataclasses.replace(load_profile("smoke").pretrain, **{**SMALL, **changes})
+
+
+def stage_dir(folder: Path) -> StageDir:
+    out = StageDir(folder)
+    out.machine = out.machine._replace(n_workers=2)
+    return out
+
+
+@pytest.fixture(scope="module")
+def finished(run_folder) -> StageDir:
+    out = stage_dir(run_folder / "pretrain")
+    pretrain.run(small_config(), inputs_of(run_folder), out)
+    return out
+
+
+def test_models_load_with_no_code_of_ours(finished):
+    code = ("import sys, torch; from transformers import AutoModelForMaskedLM, AutoTokenizer; "
+            "model, tokenizer = (c.from_pretrained(sys.argv[1]) for c in (AutoModelForMaskedLM, AutoTokenizer)); "
+            "assert not any('pcfg' in name for name in sys.modules); "
+            "logits = model.eval()(**tokenizer('the noun0 <mask> the noun1', return_tensors='pt')).logits[0, 3]; "
+            "print(tokenizer.decode(logits.argmax()))")
+    run = subprocess.run([sys.executable, "-c", code, str(finished.path("models/A2L1"))], capture_output=True,
+                         text=True, cwd="/")
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.split()[-1].startswith("verb") or run.stdout.split()[-1] == "of"
+
+
+def test_rows_have_perplexities_between_the_optimum_and_unigram(finished):
+    rows = {(m.table, m.row, m.column): m.value for m in finished.metrics()}
+    for model in SMALL["models"]:
+        unigram = rows["against_optimum", f"{model} mask 0.15", "unigram"]
+        assert rows["table3", model, "validation_perplexity"] < 0.5 * unigram
+        for masks in ("mask 0.15", "mask 0.40", "corrupt 0.15"):
+            row = f"{model} {masks}"
+            # No model can be better than the optimum by more than noise: if one is, something is wrong.
+            assert rows["against_optimum", row, "excess"] > -3 * rows["against_optimum", row, "excess_standard_error"]
+            assert rows["against_optimum", row, "kl"] > 0
+            assert rows["against_optimum", row, "exact"] < rows["against_optimum", row, "unigram"]
+        assert rows["loss_curve", model, "step 60 validation"] < rows["loss_curve", model, "step 20 validation"]
+    assert {"tokens_per_second", "padding_share", "peak_memory_mb", "world_size"} <= finished.facts["A2L1"].keys()
+
+
+def test_a_finished_model_is_never_trained_again(finished, run_folder, monkeypatch):
+    finished.path("models/A1L2/training.json").rename(run_folder / "aside.json")
+    started = []
+    monkeypatch.setattr(pretrain, "run_workers", lambda commands, *_: started.extend(commands) or iter(()))
+    pretrain.train_models(small_config(), finished)
+    (run_folder / "aside.json").rename(finished.path("models/A1L2/training.json"))
+    assert started == ["A1L2"]
+
+
+def test_kill_9_at_any_step_and_resume_gives_identical_weights_and_curve(finished, run_folder):
+    """Dropout is on.  The stage's own run is the unbroken one; another is killed at a random moment and continued."""
+    folder = run_folder / "killed"
+    out = stage_dir(folder)
+    pretrain.write_jobs(small_config(), PCFG.load(run_folder / "grammar" / "vm"), inputs_of(run_folder), out)
+    job = out.path("scratch/A1L2/job.json")
+    environment = {**os.environ, "PYTHONPATH": str(Path(pretrain.__file__).parents[2]), "OMP_NUM_THREADS": "1"}
+    worker = subprocess.Popen([sys.executable, "-m", "pcfg_artifact.stages.pretrain_worker", str(job)], env=environment,
+                              stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while not list(job.parent.glob("step-*14")) and time.monotonic() < deadline and worker.poll() is None:
+        time.sleep(0.01)
+    time.sleep(np.random.default_rng(os.getpid()).random() * 0.2)
+    worker.kill()
+    worker.wait()
+    assert not out.path("models/A1L2").exists(), "the worker finished before it could be killed"
+    assert list(job.parent.glob("step-*"))
+    pretrain_worker.run_job(job)
+    resumed, unbroken = out.path("models/A1L2"), finished.path("models/A1L2")
+    facts = json.loads((job.parent / "facts.json").read_text())
+    assert facts["resumed_from_step"] >= 14
+    assert json.loads((resumed / "training.json").read_text()) == json.loads((unbroken / "training.json").read_text())
+    weights = [load_file(path / "model.safetensors") for path in (resumed, unbroken)]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[1])
+
+
+def test_sentences_of_another_vocabulary_are_refused(run_folder, tmp_path):
+    smaller = PCFG.from_rules(root={"S": 1.0}, binary=[("S", "A", "A", 1.0)], lexical=[("A", "a", 1.0)])
+    smaller.save(tmp_path / "grammar" / "vm")
+    artifacts.write_json(tmp_path / "grammar" / "sizes.json", {"variant": "vm"})
+    inputs = Inputs({"grammar": tmp_path / "grammar", "sample": run_folder / "sample"}, "none")
+    with pytest.raises(StageError, match="does not match the grammar: it holds word .*, expected 0 to 0"):
+        pretrain.run(small_config(), inputs, stage_dir(tmp_path / "pretrain"))
+
+
+def test_a_model_of_another_vocabulary_is_refused(finished, run_folder, tmp_path):
+    grammar = PCFG.load(run_folder / "grammar" / "vm")
+    renamed = dataclasses.replace(grammar, words=("other", *grammar.words[1:]))
+    with pytest.raises(StageError, match="A2L1: the vocabulary does not match the grammar: .* token 5 is"):
+        pretrain.against_optimum(small_config(), renamed, inputs_of(run_folder), finished)
