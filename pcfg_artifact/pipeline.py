@@ -42,7 +42,11 @@ MEASURING = (
     Stage("sample", ("grammar",), "draw sentences and trees from it"),
     Stage("marginals", ("grammar", "sample"), "run Inside-Outside: span marginals, trees, the optimum of masked words"),
     Stage("approximate", ("grammar",), "run Inside-Outside with few non-terminals and low rank"),
+    Stage("construct", ("grammar", "sample"), "build the transformers of the theorems and compare their charts"),
     Stage("pretrain", ("grammar", "sample"), "train masked language models on the sentences"),
+    Stage("probe", ("grammar", "sample", "marginals", "pretrain"), "read parse trees and marginals from hidden states"),
+    Stage("control", ("grammar", "sample", "marginals", "pretrain", "probe"), "hold the probes against random labels"),
+    Stage("attention", ("grammar", "sample", "pretrain"), "measure how far attention heads look"),
 )
 STAGES = (
     *MEASURING,

@@ -6,22 +6,16 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from pcfg_artifact.parsing import best_binary_tree
 from pcfg_artifact.parsing.baselines import balanced, left_branching, random_branching, right_branching
 from pcfg_artifact.probing.corpus import Corpus
 from pcfg_artifact.probing.tasks import Scores, score_spans
 
 
 def score_baselines(corpora: Mapping[str, Corpus], rng: np.random.Generator) -> dict[str, dict[str, Scores]]:
-    """Name of the baseline -> corpus -> scores.  IO without span scores (no probability) is right-branching."""
-    parsers = {
-        "IO": lambda length, scores: right_branching(length) if scores is None else best_binary_tree(scores),
-        "right": lambda length, scores: right_branching(length),
-        "left": lambda length, scores: left_branching(length),
-        "balanced": lambda length, scores: balanced(length),
-        "random": lambda length, scores: random_branching(length, rng),
-    }
-    return {parser: {name: score_spans(corpus, [parse(len(words), scores) for words, scores
-                                                in zip(corpus.sentences, corpus.scores, strict=True)])
-                     for name, corpus in corpora.items()}
-            for parser, parse in parsers.items()}
+    """Name of the baseline -> corpus -> scores; IO is the exact parser."""
+    trivial = {"right": right_branching, "left": left_branching, "balanced": balanced,
+               "random": lambda length: random_branching(length, rng)}
+    exact = {"IO": {name: score_spans(corpus, corpus.parses) for name, corpus in corpora.items()}}
+    return exact | {parser: {name: score_spans(corpus, [parse(int(length)) for length in corpus.lengths])
+                             for name, corpus in corpora.items()}
+                    for parser, parse in trivial.items()}

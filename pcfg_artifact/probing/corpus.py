@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pcfg_artifact.probing.targets import relative_depths, span_targets
+from pcfg_artifact.probing.targets import Span, relative_depths, span_targets
 from pcfg_artifact.treebank.binarise import binarise
 from pcfg_artifact.treebank.brackets import parse_trees
 from pcfg_artifact.treebank.tree import Tree
@@ -17,11 +17,14 @@ from pcfg_artifact.treebank.tree import Tree
 
 @dataclass(frozen=True)
 class Corpus:
-    """n sentences.  trees: gold, with treebank labels.  scores: (L+1, L+1) s(i, j) = max_A mu(A, i, j), or None."""
+    """n sentences.  trees: gold, with treebank labels.  scores: (L+1, L+1) s(i, j) = max_A mu(A, i, j), or None where
+    the grammar gives no probability.  parses: spans of the exact parser's tree.
+    """
 
     sentences: Sequence[Sequence[str]]
     trees: Sequence[Tree]
     scores: Sequence[np.ndarray | None]
+    parses: Sequence[Sequence[Span]]
 
     def __len__(self) -> int:
         return len(self.sentences)
@@ -31,7 +34,7 @@ class Corpus:
         return np.array([len(words) for words in self.sentences], dtype=np.int64)
 
     def subset(self, numbers: Iterable[int]) -> Corpus:
-        parts = (self.sentences, self.trees, self.scores)
+        parts = (self.sentences, self.trees, self.scores, self.parses)
         return Corpus(*([part[int(s)] for s in numbers] for part in parts))
 
     @cached_property
@@ -52,7 +55,8 @@ class Corpus:
 
     # Trees travel to worker processes as text: pickling follows the nesting, and a long sentence is too deep for it.
     def __getstate__(self) -> dict[str, Any]:
-        return {"sentences": self.sentences, "scores": self.scores, "trees": "\n".join(map(str, self.trees))}
+        parts = {"sentences": self.sentences, "scores": self.scores, "parses": self.parses}
+        return parts | {"trees": "\n".join(map(str, self.trees))}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         trees = parse_trees(state["trees"], "a probing corpus")[0] if state["trees"] else []

@@ -19,6 +19,7 @@ from pcfg_artifact.probing.targets import Span, decode
 
 LINEAR, TWO_LAYER = "linear", "2-layer"
 PROBES = (LINEAR, TWO_LAYER)
+WIDEST = 20  # words: F1 by span width goes up to here
 ROWS = {"EOS": eos_rows, "ADJ": adjacent_rows}
 Scores = dict[str, tuple[float, int]]  # metric -> (value, how many items it rests on)
 
@@ -108,7 +109,8 @@ def score_binary_trees(corpus: Corpus, wanted: np.ndarray, predicted: np.ndarray
 def score_spans(corpus: Corpus, spans: Sequence[Iterable[Span]]) -> Scores:
     """F1 of any parser's trees, under the names that the tables use."""
     main = span_f1(corpus.trees, spans, "PB")
-    widths = {f"width {width}": (f1, main.n_sentences) for width, f1 in sorted(main.by_length.items())}
+    widths = {f"width {width}": (f1, main.n_sentences) for width, f1 in sorted(main.by_length.items())
+              if width <= WIDEST}
     return {"sentence_f1": (main.sentence, main.n_sentences), "corpus_f1": (main.corpus, main.n_sentences),
             **_kim(corpus, spans, ""), **widths}
 

@@ -36,18 +36,20 @@ def read_corpora(inputs: Inputs, max_length: int, n_train: int,
                  n_test: int) -> tuple[dict[str, Corpus], dict[str, int]]:
     """The four corpora, and how many test sentences were left out because a probe may have seen them in training.
 
-    Sentences longer than `max_length` words are passed over; then the first n_train and n_test are taken.
+    Sentences of more than `max_length` words, and those that `marginals` left out, are passed over; then the first
+    n_train and n_test are taken.
     """
     grammar = inputs.pcfg()
     corpora: dict[str, Corpus] = {}
     for name, split in SPLITS.items():
         limit = n_train if name.endswith("train") else n_test
-        scores = inputs["marginals"].ragged(f"{split}/span_scores", memory_map=True)
+        scores, parses = (inputs["marginals"].ragged(f"{split}/{what}", memory_map=True)
+                          for what in ("span_scores", "spans"))
         if name.startswith("PCFG"):
             trees: Iterable[Tree] = map(unbinarise, inputs.sampled_trees(split))
         else:
             trees = inputs.trees(split)
-        corpora[name] = _take(trees, scores, grammar, max_length, limit)
+        corpora[name] = _take(trees, scores, parses, grammar, max_length, limit)
     training = [corpora[name].sentences for name in SETTINGS]
     n_seen = {}
     for name in ("PCFG test", "PTB test"):
@@ -61,15 +63,16 @@ def read_corpora(inputs: Inputs, max_length: int, n_train: int,
     return corpora, n_seen
 
 
-def _take(trees: Iterable[Tree], scores: Ragged, grammar: PCFG, max_length: int, limit: int) -> Corpus:
-    kept: list[tuple[list[str], Tree, np.ndarray | None]] = []
+def _take(trees: Iterable[Tree], scores: Ragged, parses: Ragged, grammar: PCFG, max_length: int, limit: int) -> Corpus:
+    kept: list[tuple] = []
     for s, tree in enumerate(trees):
         if len(kept) == limit:
             break
         words = tree.words()
-        if len(words) <= max_length:
-            kept.append((as_read(grammar, words), tree, _square(scores, s, len(words))))
-    return Corpus(*([item[part] for item in kept] for part in range(3)))
+        if len(words) <= max_length and len(spans := parses.row(s)):  # empty: exact inference left it out
+            spans = [(int(i), int(j)) for i, j in spans.reshape(-1, 2)]
+            kept.append((as_read(grammar, words), tree, _square(scores, s, len(words)), spans))
+    return Corpus(*([item[part] for item in kept] for part in range(4)))
 
 
 def as_read(grammar: PCFG, words: list[str]) -> list[str]:
@@ -78,13 +81,12 @@ def as_read(grammar: PCFG, words: list[str]) -> list[str]:
 
 
 def _square(scores: Ragged, s: int, length: int) -> np.ndarray | None:
-    """Span scores of one sentence as (L+1, L+1); None where the sentence has no probability or was not parsed."""
-    row = scores.row(s) if s < scores.n_rows else ()
-    if not len(row):
+    """Span scores of one sentence as (L+1, L+1); None where the grammar gives it no probability."""
+    if not len(row := scores.row(s)):
         return None
     square = np.zeros((length + 1, length + 1), np.float32)
     square[cell_bounds(length)] = row
-    return square if square.max() > 0 else None
+    return square
 
 
 # ---- models ----------------------------------------------------------------------------------------------------------

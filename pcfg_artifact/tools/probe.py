@@ -81,7 +81,7 @@ def read_corpus(model, tokenizer, trees: Sequence[Tree], n: int, grammar_folder:
     grammar = None if grammar_folder is None else load_grammar(grammar_folder)
     trees = list(trees[:n])
     sentences = [tree.words() if grammar is None else as_read(grammar, tree.words()) for tree in trees]
-    corpus = Corpus(sentences, trees, [None] * len(trees))
+    corpus = Corpus(sentences, trees, [None] * len(trees), [()] * len(trees))
     return corpus.subset(fitting_sentences(model, tokenizer, sentences))
 
 

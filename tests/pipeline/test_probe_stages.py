@@ -1,6 +1,5 @@
 """The probing stages on a small world: complete tables, no test sentence in training, resume, and the tool."""
 
-import os
 import re
 
 import numpy as np
@@ -8,16 +7,14 @@ import pytest
 
 from pcfg_artifact import artifacts, cli, config, pipeline
 from pcfg_artifact.artifacts import Machine, Ragged, StageDir
-from pcfg_artifact.errors import StageError
 from pcfg_artifact.grammar import PCFG, sample_trees
 from pcfg_artifact.mlm.model import Shape, build_config, build_model
 from pcfg_artifact.mlm.tokenizer import build_tokenizer
-from pcfg_artifact.parsing import inside_outside
+from pcfg_artifact.parsing import inside_outside, labelled_recall
 from pcfg_artifact.parsing.charts import cell_bounds
 from pcfg_artifact.probing.tasks import PROBES
 from pcfg_artifact.stages import attention, control, probe
 from pcfg_artifact.stages.inputs import Inputs
-from pcfg_artifact.stages.pool import run_jobs
 from pcfg_artifact.stages.probed import read_corpora
 
 MODELS = ("A2L1", "A2L2")
@@ -26,7 +23,8 @@ WIDTHS = ("l=2", "l=3")
 SMALL = ["sample.n_pretraining=10", "sample.n_validation=10", "sample.n_probe_train=120", "sample.n_probe_test=60",
          "sample.max_length=14", "probe.n_train=100", "probe.n_test=50", "probe.max_length=14", "probe.widths=[2, 3]",
          "probe.epochs=4", "probe.milestones=[2]", "probe.batch_size=256", "probe.n_seeds=2",
-         "probe.linear_iterations=30", "probe.n_scatter=20", "attention.n_sentences=20", "attention.max_length=14"]
+         "probe.nary=base", "probe.linear_iterations=30",
+         "probe.n_scatter=20", "attention.n_sentences=20", "attention.max_length=14"]
 
 
 @pytest.fixture(scope="module")
@@ -47,11 +45,13 @@ def world(tmp_path_factory):
     grammar = inputs.pcfg()
     marginals = StageDir(out / "marginals")
     for split in ("probe_train", "probe_test", "train", "test"):
-        trees = inputs.sampled_trees(split) if split.startswith("probe") else inputs.trees(split)[:100]
+        trees = inputs.sampled_trees(split) if split.startswith("probe") else inputs.trees(split)[:130]
+        charts = inside_outside(grammar, [tree.words() for tree in trees])
         # Every seventh sentence has no scores, as one without probability would.
-        rows = [chart.span_scores()[cell_bounds(chart.length)] if s % 7 else np.zeros(0) for s, chart in
-                enumerate(inside_outside(grammar, [tree.words() for tree in trees if len(tree.words()) <= 20]))]
-        marginals.write_ragged(f"{split}/span_scores", Ragged.from_rows(rows, np.float32))
+        scores = [c.span_scores()[cell_bounds(c.length)] if s % 7 else np.zeros(0) for s, c in enumerate(charts)]
+        marginals.write_ragged(f"{split}/span_scores", Ragged.from_rows(scores, np.float32))
+        spans = [np.array(labelled_recall(chart)).reshape(-1) for chart in charts]
+        marginals.write_ragged(f"{split}/spans", Ragged.from_rows(spans, np.int16))
     for name in MODELS:
         shape = build_config(Shape.parse(name), n_words=grammar.n_words, width=16, max_length=20, dropout=0.0,
                              initial_scale=0.2)
@@ -170,7 +170,8 @@ def test_attention_rows_are_sorted_and_cover_every_head(world):
 def test_the_tool_prints_a_row_per_layer_and_writes_table_and_plot(world, tmp_path, capsys):
     _, _, root = world
     code = cli.main(["probe", "--model", str(root / "pretrain" / "models" / "A2L2"),
-                     "--grammar", str(root / "grammar" / "vm"), "--treebank", str(root.parent / "treebank.trees"), "--train", "100", "--test", "200",
+                     "--grammar", str(root / "grammar" / "vm"), "--treebank", str(root.parent / "treebank.trees"),
+                     "--train", "100", "--test", "200",
                      "--csv", str(tmp_path / "table.csv"), "--plot", str(tmp_path / "plot.png")])
     printed = capsys.readouterr().out
     assert code == 0
@@ -183,12 +184,3 @@ def test_the_tool_prints_a_row_per_layer_and_writes_table_and_plot(world, tmp_pa
 def test_the_tool_refuses_a_folder_that_is_no_model(tmp_path, capsys):
     assert cli.main(["probe", "--model", str(tmp_path), "--treebank", "embedded"]) == 2
     assert "has no config.json" in capsys.readouterr().err
-
-
-def die(context, job):
-    os._exit(3)
-
-
-def test_a_worker_that_dies_is_an_error_that_says_what_to_do():
-    with pytest.raises(StageError, match="a worker process died.*n_workers=1"):
-        list(run_jobs(die, [1, 2], None, 2))
