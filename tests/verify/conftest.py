@@ -171,11 +171,11 @@ STAGE_TABLES = {
 }
 EXAMPLE = {"words": ["the", "old", "bank", "approved", "the", "new", "plan", "."],
            "spans": [[0, 8], [0, 3], [1, 3], [3, 8], [3, 7], [4, 7], [5, 7]]}
-SCORES = np.triu(np.random.default_rng(0).random((9, 9)), 1).tolist()
+SCORES = np.triu(np.random.default_rng(0).random((9, 9)) + 1e-12, 1).clip(0, 1 + 1e-15).tolist()
 FILLING = [
-          {"layer": k, "width": k + 1, "phase": "inside", "cells": [[i, i + k + 1] for i in range(8 - k)]}
-          for k in range(1, 8)] + [{"layer": 8, "width": 8, "phase": "root", "cells": [[0, 8]]}] + [
-          {"layer": 8 + k, "width": 8 - k, "phase": "outside", "cells": [[i, i + 8 - k] for i in range(k + 1)]}
+          {"layer": k, "width": k + 1, "phase": "inside", "cells": [[i, i + k + 1, i % 2] for i in range(8 - k)]}
+          for k in range(1, 8)] + [{"layer": 8, "width": 8, "phase": "root", "cells": [[0, 8, 1.0]]}] + [
+          {"layer": 8 + k, "width": 8 - k, "phase": "outside", "cells": [[i, i + 8 - k, 1.0] for i in range(k + 1)]}
           for k in range(1, 8)]
 SCATTER = {"model": "A12L12", "layer": 12, "lengths": {
     str(length): {"true": np.linspace(0, 1, 50).tolist(), "predicted": (np.linspace(0, 1, 50) ** 2).tolist(),
