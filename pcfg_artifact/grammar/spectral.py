@@ -89,7 +89,8 @@ def node_vectors(nodes: Nodes, pcfg: PCFG, n_interminal_states: int = INTERMINAL
         left, right = project(indicators(below[mine]), indicators(around[mine]), limit[a], stream(seed, "spectral", a))
         n_states[a] = left.shape[1]
         inside[mine, :n_states[a]], outside[mine, :n_states[a]] = left, right
-    return NodeVectors(nodes, inside, outside, n_states)
+    most = int(n_states.max())  # less than the limit where every rank is
+    return NodeVectors(nodes, inside[:, :most], outside[:, :most], n_states)
 
 
 def indicators(features: np.ndarray) -> sparse.csr_array:

@@ -121,20 +121,19 @@ def latent_chart(grammar: LatentPCFG, rules: LatentRules, kept: Survivors) -> La
                        kept.offsets, symbols, np.abs(products) / (abs(total) or 1.0))
 
 
-def latent_parses(grammar: LatentPCFG, sentences: Sequence[Sequence[str]], pruning: float = PRUNING,
-                  n_threads: int | None = None) -> Iterator[tuple[Parse, Parse]]:
-    """The PCFG's parse and the latent-variable PCFG's parse of every sentence, given as words, in order.
+def latent_parses(grammar: LatentPCFG, sentences: Sequence[Sequence[str]], backend: str = "auto", device: str = "cpu",
+                  n_threads: int | None = None) -> Iterator[tuple[Parse, LatentChart]]:
+    """The PCFG's parse and the latent chart of every sentence, given as words, in order; one pass of the PCFG for both.
 
-    A latent parse with log_prob -inf whose PCFG parse has more rests on an estimate that is not positive.
+    backend, device and n_threads are those of the PCFG's pass; the latent one uses the processor.
     """
     def read(chart: Chart, words: np.ndarray, n_attempts: int) -> tuple[Parse, Survivors]:
-        return parse_of(chart, n_attempts), Survivors.of(chart, words, pruning)
+        return parse_of(chart, n_attempts), Survivors.of(chart, words)
 
-    both = with_retries(grammar.pcfg, sentences, read, n_threads=n_threads)
+    both = with_retries(grammar.pcfg, sentences, read, backend, device, n_threads)
     while block := list(islice(both, BLOCK)):
-        latent = latent_charts(grammar, (kept for _, kept in block), n_threads)
-        for (plain, _), chart in zip(block, latent, strict=True):
-            yield plain, parse_of(chart, plain.n_attempts)
+        charts = latent_charts(grammar, (kept for _, kept in block), n_threads)
+        yield from ((plain, chart) for (plain, _), chart in zip(block, charts, strict=True))
 
 
 def lexical_rules(pcfg: PCFG, symbols: np.ndarray, words: np.ndarray) -> np.ndarray:

@@ -2,8 +2,9 @@
 
 Sentences: one a line, words separated by blanks, from FILE or standard input; one bracketed tree a line comes out, for
 an empty line an empty line.  With --treebank: unlabelled F1 in the named conventions, beside trees that know nothing
-but the length of the sentence.  A sentence without probability is tried again with its rarer words as unknown ones,
-then becomes right-branching; how often is said on standard error, or below the table.
+but the length of the sentence, and beside the latent-variable PCFG if the grammar folder holds one.  A sentence without
+probability is tried again with its rarer words as unknown ones, then becomes right-branching; how often is said on
+standard error, or below the table.
 """
 
 from __future__ import annotations
@@ -15,14 +16,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
 
-from pcfg_artifact import artifacts
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar import PCFG
+from pcfg_artifact.grammar.latent import LatentPCFG
 from pcfg_artifact.parsing import CONVENTIONS, span_f1, viterbi
 from pcfg_artifact.parsing.baselines import balanced, left_branching, random_branching, right_branching
-from pcfg_artifact.parsing.decoding import RARE_BELOW, Parse, Span, parses, with_retries
+from pcfg_artifact.parsing.decoding import RARE_BELOW, Span, labelled_recall, parses, with_retries
 from pcfg_artifact.parsing.engine import BACKENDS
 from pcfg_artifact.parsing.labelling import NO_LABEL, labelled_tree
+from pcfg_artifact.parsing.latent import latent_parses
 from pcfg_artifact.parsing.scoring import gold_spans
 from pcfg_artifact.pipeline import progress
 from pcfg_artifact.seeding import stream
@@ -39,8 +41,9 @@ BLOCK = 256  # lines read before their trees are printed
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_grammar_argument(parser)
     parser.add_argument("file", nargs="?", default="-", metavar="FILE", help="sentences (- = standard input)")
-    parser.add_argument("--decode", choices=("recall", "viterbi"), default="recall",
-                        help="most correct spans expected, or the most probable tree (recall)")
+    parser.add_argument("--decode", choices=("recall", "viterbi", "latent"), default="recall",
+                        help="most correct spans expected, the most probable tree, or most correct spans by the "
+                             "latent-variable PCFG (recall)")
     parser.add_argument("--unbinarise", action="store_true", help="viterbi: trees as in the treebank")
     parser.add_argument("--treebank", metavar="SOURCE", help="score on these trees instead")
     parser.add_argument("--split", choices=("all", "train", "test"), default="test", help="of the treebank (test)")
@@ -56,11 +59,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.unbinarise and args.decode != "viterbi":
         raise UsageError("--unbinarise needs --decode viterbi: the labels of a Labelled-Recall tree may fit no rule")
-    if args.treebank is not None:
-        return _score(load_grammar(args.grammar), args)
     grammar, attempts = load_grammar(args.grammar), Counter()
+    needs_latent = args.decode == "latent" or (args.treebank is not None and LatentPCFG.is_in(args.grammar))
+    latent = LatentPCFG.load(args.grammar, grammar) if needs_latent else None
+    if args.treebank is not None:
+        return _score(grammar, latent, args)
     for block in _blocks(_lines(args.file)):
-        for tree, n_attempts in _trees(grammar, block, args):
+        for tree, n_attempts in _trees(grammar, latent, block, args):
             attempts[n_attempts] += 1
             print("" if tree is None else tree)
     _report(attempts, sys.stderr)
@@ -91,10 +96,13 @@ def _blocks(lines: Iterator[list[str]]) -> Iterator[list[list[str]]]:
         yield block
 
 
-def _trees(grammar: PCFG, sentences: Sequence[list[str]], args: argparse.Namespace
+def _trees(grammar: PCFG, latent: LatentPCFG | None, sentences: Sequence[list[str]], args: argparse.Namespace
            ) -> Iterator[tuple[Tree | None, int]]:
     """The tree of every sentence and the number of the attempt that gave it (0: nothing to parse)."""
-    if args.decode == "viterbi":
+    if latent is not None:
+        found = ((labelled_tree(grammar, chart, [""] * chart.length), plain.n_attempts)
+                 for plain, chart in latent_parses(latent, sentences, args.backend, args.device))
+    elif args.decode == "viterbi":
         found = (_viterbi_tree(grammar, words, args.unbinarise) for words in sentences)
     else:
         found = with_retries(grammar, sentences, lambda chart, ids, n_attempts: (
@@ -136,7 +144,7 @@ def _report(attempts: Counter, file: TextIO) -> None:
 # ---- F1 --------------------------------------------------------------------------------------------------------------
 
 
-def _score(grammar: PCFG, args: argparse.Namespace) -> int:
+def _score(grammar: PCFG, latent: LatentPCFG | None, args: argparse.Namespace) -> int:
     treebank = read_treebank(args.treebank, progress=progress)
     trees = treebank.trees if args.split == "all" else getattr(split(treebank), args.split)
     chosen = [tree for tree in trees if args.max_length is None or len(tree.words()) <= args.max_length][:args.limit]
@@ -144,12 +152,19 @@ def _score(grammar: PCFG, args: argparse.Namespace) -> int:
         raise UsageError(f"no tree of {args.treebank} is left to score; check --split, --max-length and --limit")
     sentences = [tree.words() for tree in chosen]
     attempts: Counter = Counter()
-    rows: dict[str, list[Iterable[Span]]] = {}
-    for name, found in _parsers(grammar, sentences, args):
-        rows[name] = []
-        for parse in progress(found, total=len(sentences), desc=name):
-            rows[name].append(parse.spans)
-            attempts[parse.n_attempts] += name == "Inside-Outside"
+    rows: dict[str, list[Iterable[Span]]] = {"Inside-Outside": []}
+    n_not_positive = 0
+    if latent is None:
+        found = ((parse, None) for parse in parses(grammar, sentences, args.backend, args.device))
+    else:
+        rows["latent PCFG"] = []
+        found = latent_parses(latent, sentences, args.backend, args.device)
+    for plain, chart in progress(found, total=len(sentences), desc="parsing"):
+        attempts[plain.n_attempts] += 1
+        rows["Inside-Outside"].append(plain.spans)
+        if chart is not None:
+            rows["latent PCFG"].append(labelled_recall(chart))
+            n_not_positive += chart.is_negative
     rng = stream(args.seed, "random trees")
     lengths = [len(words) for words in sentences]
     rows |= {"right-branching": [right_branching(n) for n in lengths],
@@ -158,18 +173,12 @@ def _score(grammar: PCFG, args: argparse.Namespace) -> int:
              "ceiling (binarised gold)": [gold_spans(tree, binary=True) for tree in chosen]}
     _print_table(chosen, rows, args.conventions)
     _report(attempts, sys.stdout)
+    if latent is not None:
+        print(f"latent PCFG: the estimated probability of {n_not_positive:,} sentences is not positive; "
+              f"trees rest on absolute marginals")
     if len(chosen) < len(trees):
         print(f"{len(trees) - len(chosen):,} of {len(trees):,} trees left out by --max-length or --limit")
     return 0
-
-
-def _parsers(grammar: PCFG, sentences: Sequence[list[str]], args: argparse.Namespace
-             ) -> Iterator[tuple[str, Iterator[Parse]]]:
-    yield "Inside-Outside", parses(grammar, sentences, args.backend, args.device)
-    if artifacts.Folder(args.grammar).has("latent.json"):
-        from pcfg_artifact.grammar.latent import LatentPCFG
-        from pcfg_artifact.parsing.latent import latent_parses
-        yield "latent PCFG", (latent for _, latent in latent_parses(LatentPCFG.load(args.grammar), sentences))
 
 
 def _print_table(gold: Sequence[Tree], rows: dict[str, list[Iterable[Span]]], conventions: Sequence[str]) -> None:

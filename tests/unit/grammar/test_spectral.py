@@ -165,3 +165,25 @@ def test_states_tool_gives_the_curve_and_one_state_the_pcfg(data, tmp_path, caps
     capsys.readouterr()
     assert main([*options, "--states", "0"]) == 2
     assert "--states has 0" in capsys.readouterr().err
+
+
+def test_parse_scores_the_latent_grammar_beside_the_pcfg(data, tmp_path, capsys):
+    trees, _ = data
+    source, grammar = tmp_path / "treebank.txt", str(tmp_path / "g")
+    source.write_text("".join(f"{tree}\n" for tree in trees))
+    assert main(["learn", "--treebank", str(source), "--out", grammar, "--cutoff", "0"]) == 0
+    (tmp_path / "sentences").write_text("a b\n\na b a\n")
+    assert main(["parse", "--grammar", grammar, "--decode", "latent", str(tmp_path / "sentences")]) == 2
+    assert "latent.json not found" in capsys.readouterr().err
+    assert main(["learn", "--treebank", str(source), "--out", grammar, "--cutoff", "0", "--estimator", "spectral"]) == 0
+    capsys.readouterr()
+    assert main(["parse", "--grammar", grammar, "--treebank", str(source)]) == 0
+    table = capsys.readouterr().out
+    assert "Inside-Outside" in table
+    assert "latent PCFG" in table
+    assert "sentences is not positive" in table
+    assert main(["parse", "--grammar", grammar, "--decode", "latent", str(tmp_path / "sentences")]) == 0
+    first, empty, last = capsys.readouterr().out.split("\n")[:3]
+    assert first == "(S (P^S a) (Q^S b))"
+    assert empty == ""
+    assert last == "(S (P^S a) (X^S (Q^X b) (P^X a)))"
