@@ -85,11 +85,12 @@ def ablations(grammar: PCFG, learned: Learned, ranks: Sequence[int], n_pretermin
                                   outside_transforms=outside.transforms(rank)),
             "inside W": replace(few, transforms=inside.transforms(rank)),
             "outside W": replace(few, transforms=outside.transforms(rank)),
-            "restricted W": replace(few, transforms=learned.restricted.transforms(rank)),
             "literal signs": replace(usual, sign_rule="literal"),
             "signed": replace(usual, sign_rule="signed"),
             "leaves of P only": replace(usual, few_leaves=True),
         }.items()}
+        if learned.restricted.n_sentences:  # a grammar too small to derive anything teaches nothing
+            rows[f"restricted W, k={rank}"] = replace(few, transforms=learned.restricted.transforms(rank))
     return rows
 
 

@@ -44,7 +44,7 @@ class Correlations:
         self.n_sentences += 1
 
     def transforms(self, rank: int) -> Transforms:
-        """W of every width that was seen: the `rank` leading eigenvectors of its X."""
+        """W of every width that was seen: the leading `rank` eigenvectors of its X, or all of fewer."""
         self._check(rank)
         return {width: leading_eigenvectors(total, rank) for width, total in enumerate(self._sums) if total.any()}
 
@@ -54,8 +54,8 @@ class Correlations:
         return {2: leading_eigenvectors(self._sums.sum(axis=0), rank)}
 
     def _check(self, rank: int) -> None:
-        if not 1 <= rank <= len(self.interminals):
-            raise UsageError(f"rank {rank} is outside 1 to {len(self.interminals)}, the number of in-terminals")
+        if rank < 1:
+            raise UsageError(f"rank {rank} was asked for, expected at least 1")
         if not self._sums.any():
             raise UsageError("no sentence of two or more words with probability was added; W cannot be learned")
 

@@ -14,7 +14,7 @@ from pcfg_artifact.parsing import inside_outside, sentence_leaves
 NORMWISE = 1e-11
 # No projection: only sums of positive numbers in another order.
 RELATIVE = 1e-12
-LENGTHS = (1, 2, 3, 5, 9)
+LENGTHS = (1, 2, 3, 4, 7)
 
 
 def normwise_error(found: np.ndarray, expected: np.ndarray) -> float:
@@ -29,7 +29,7 @@ def sentences_of(grammar, seed):
     return [rng.choice(grammar.words, length).tolist() for length in LENGTHS]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("rule", SIGN_RULES)
 def test_projected_engine_equals_the_recurrences_as_written(random_grammar, random_transforms, seed, rule):
     grammar = random_grammar(seed)

@@ -1,0 +1,125 @@
+"""Scores of approximations: hand-computed numbers, and predictions against the exact masked-word distribution."""
+
+import numpy as np
+import pytest
+
+from pcfg_artifact.approximation.low_rank import approximate_charts
+from pcfg_artifact.approximation.model import Approximation
+from pcfg_artifact.approximation.scores import (
+    Trial,
+    one_mask_probabilities,
+    parsing_scores,
+    prediction_scores,
+    unigram_probabilities,
+)
+from pcfg_artifact.grammar import PCFG, sample_trees
+from pcfg_artifact.parsing import inside_outside, labelled_recall, masked_word_distribution
+from pcfg_artifact.treebank.brackets import parse_trees
+
+GRAMMAR = PCFG.from_rules(
+    root={"S": 0.9, "NP": 0.1},
+    binary=[("S", "NP", "VP", 0.8), ("S", "NN", "VP", 0.2), ("NP", "DT", "NN", 0.6), ("NP", "NP", "PP", 0.4),
+            ("VP", "VBZ", "NP", 0.5), ("VP", "VP", "PP", 0.2), ("VP", "VBZ", "NN", 0.3), ("PP", "IN", "NP", 1.0)],
+    lexical=[("DT", "the", 0.7), ("DT", "a", 0.3), ("NN", "dog", 0.5), ("NN", "park", 0.5), ("VBZ", "sees", 0.9),
+             ("VBZ", "park", 0.1), ("IN", "in", 1.0)],
+    symbol_counts={"S": 40, "NP": 100, "VP": 60, "PP": 30, "DT": 90, "NN": 120, "VBZ": 50, "IN": 30})
+S, NP, VP, PP, D, N, V, P = range(8)
+DRAWN = list(sample_trees(GRAMMAR, 6, 1, max_length=12).tokens.rows())
+TREES = parse_trees("""(S (NP (DT the) (NN dog)) (VP (VBZ sees) (NP (DT a) (NN park))))
+                       (S (NP (NP (DT the) (NN dog)) (PP (IN in) (NP (DT the) (NN park)))) (VP (VBZ sees) (NN dog)))
+                       (NP (DT the) (NN park))""", "trees")[0]
+
+
+def test_perplexity_backs_off_to_unigrams_where_the_model_is_silent():
+    scores = prediction_scores(np.array([0.5, 0.0, 0.25]), np.array([0.5, 0.5, 0.5]), np.array([0.1, 0.125, 0.1]))
+    assert scores["perplexity"].value == pytest.approx((0.5 * 0.125 * 0.25) ** (-1 / 3))
+    assert scores["undefined"].value == pytest.approx(1 / 3)
+    assert scores["perplexity_defined"] == (pytest.approx(np.sqrt(8)), 2, "perplexity")
+    assert scores["perplexity_exact_defined"].value == pytest.approx(2.0)
+
+
+def test_unigram_probabilities_are_relative_frequencies():
+    found = unigram_probabilities(GRAMMAR, [["the", "park"], ["in"]])
+    assert found == pytest.approx(np.array([63, 65, 30]) / 290)
+
+
+def test_exact_predictions_equal_the_masked_word_distribution():
+    found = one_mask_probabilities(Approximation(GRAMMAR), DRAWN)
+    expected = [masked_word_distribution(GRAMMAR, sentence, [t], backend="reference")[0, word]
+                for sentence in DRAWN for t, word in enumerate(sentence)]
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("rank", [None, 1])
+def test_restricted_predictions_follow_the_formula(rank):
+    interminals, preterminals = np.array([NP, S, VP]), np.array([N, D])
+    transforms = None if rank is None else {2: np.array([[0.6, 0.0, 0.8]]), 4: np.array([[0.8, 0.6, 0.0]])}
+    model = Approximation(GRAMMAR, interminals, preterminals, transforms)
+    found = one_mask_probabilities(model, DRAWN)
+    emission = np.zeros((GRAMMAR.n_nonterminals, GRAMMAR.n_words))
+    emission[tuple(GRAMMAR.lexical.T)] = GRAMMAR.lexical_prob
+    expected = []
+    for sentence in DRAWN:
+        _, outside = approximate_charts(GRAMMAR, sentence, interminals, preterminals, transforms)
+        for t, word in enumerate(sentence):
+            beta = outside[t, t + 1, preterminals]
+            expected.append(emission[preterminals, word] @ beta / beta.sum() if beta.sum() > 0 else 0.0)
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    assert 0 < (found == 0).sum() < len(found)  # verbs and prepositions are outside P~
+
+
+def test_failed_sentences_become_right_branching_and_are_counted():
+    silent = [np.zeros((len(tree.words()) + 1,) * 2) for tree in TREES]
+    scores = parsing_scores(TREES, silent)
+    right = [[(i, len(tree.words())) for i in range(len(tree.words()))] for tree in TREES]
+    alone = parsing_scores(TREES, [np.array([[float((i, j) in spans) for j in range(len(spans) + 1)]
+                                             for i in range(len(spans) + 1)]) for spans in right])
+    assert scores["failed"].value == 1.0
+    assert scores["sentence_f1"] == alone["sentence_f1"]
+    assert scores["corpus_f1_KIM"] == alone["corpus_f1_KIM"]
+    assert alone["failed"].value == 0.0
+    assert scores["sentence_f1_parsed"].n == 0
+
+
+def test_parsed_only_scores_leave_failed_sentences_out():
+    charts = inside_outside(GRAMMAR, [tree.words() for tree in TREES])
+    spans = [chart.span_scores() for chart in charts]
+    assert parsing_scores(TREES, spans)["sentence_f1"].value == pytest.approx(100.0)
+    spans[1] = np.zeros_like(spans[1])
+    scores = parsing_scores(TREES, spans)
+    assert scores["failed"] == (pytest.approx(1 / 3), 3, "fraction")
+    assert scores["sentence_f1"].value < 100.0
+    assert scores["sentence_f1_parsed"].value == pytest.approx(100.0)
+
+
+def test_trial_leaves_out_columns_that_rest_on_nothing():
+    trial = Trial(GRAMMAR, TREES, DRAWN)
+    nothing = trial.scores(Approximation(GRAMMAR, np.array([PP]), np.array([N])))
+    assert nothing["failed"].value == 1.0
+    assert nothing["undefined"].value == 1.0
+    assert "sentence_f1_parsed" not in nothing
+    assert "perplexity_defined" not in nothing
+    exact = trial.scores(Approximation(GRAMMAR))
+    assert exact["perplexity"] == exact["perplexity_exact_defined"]
+    assert nothing["perplexity"].value > exact["perplexity"].value
+
+
+@pytest.mark.parametrize("transforms", [None, {2: np.array([[0.6, 0.8, 0.0], [0.0, 0.0, 1.0]])}])
+def test_threads_and_batches_change_nothing(transforms):
+    model = Approximation(GRAMMAR, np.array([NP, VP, S]), np.array([N, D, V]), transforms)
+    one = list(model.span_scores(DRAWN, 1))
+    for n_threads in (2, 3):
+        assert all(np.array_equal(a, b) for a, b in zip(one, model.span_scores(DRAWN, n_threads), strict=True))
+    alone = [next(iter(model.span_scores([sentence]))) for sentence in DRAWN]
+    assert all(np.array_equal(a, b) for a, b in zip(one, alone, strict=True))
+    np.testing.assert_array_equal(one_mask_probabilities(model, DRAWN, 1), one_mask_probabilities(model, DRAWN, 3))
+
+
+def test_words_known_to_few_preterminals_only():
+    model = Approximation(GRAMMAR, None, np.array([D, N, V]), few_leaves=True)
+    with_preposition, without = TREES[1].words(), TREES[0].words()
+    scores = list(model.span_scores([with_preposition, without]))
+    assert not np.triu(scores[0], 2).any()
+    chart = inside_outside(GRAMMAR, [without])[0]
+    np.testing.assert_allclose(scores[1], chart.span_scores())
+    assert labelled_recall(chart)
