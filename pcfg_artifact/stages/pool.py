@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import ctypes
 import multiprocessing
+import os
 import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import connection
 from typing import Any
 
 from pcfg_artifact.errors import StageError
 
-PR_SET_PDEATHSIG = 1  # of Linux's prctl
 _context: Any = None  # what all jobs of this worker share; sent once, not with every job
 
 
@@ -39,7 +40,7 @@ def run_jobs(function: Callable[[Any, Any], Any], jobs: Sequence[Any], context: 
 
 def _begin(context: Any) -> None:
     global _context
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent answers Ctrl-C
     import threadpoolctl
     import torch
@@ -47,6 +48,12 @@ def _begin(context: Any) -> None:
     torch.set_num_threads(1)
     threadpoolctl.threadpool_limits(1)
     _context = context
+
+
+def _end_with_parent() -> None:
+    """The sentinel is a pipe that the stage's process holds open: it is ready when that process is gone, however."""
+    connection.wait([multiprocessing.parent_process().sentinel])
+    os._exit(1)
 
 
 def _call(function: Callable[[Any, Any], Any], job: Any) -> Any:

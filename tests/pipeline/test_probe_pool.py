@@ -1,6 +1,11 @@
 """Jobs in worker processes: every one is done once, an error arrives, a death is reported."""
 
 import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -29,3 +34,46 @@ def test_an_error_in_a_worker_arrives_as_it_is():
 def test_a_worker_that_dies_is_an_error_that_says_what_to_do():
     with pytest.raises(StageError, match="a worker process died.*n_workers=1"):
         list(run_jobs(work, ["die"], None, 1))
+
+
+PARENT = """
+import pathlib, sys
+from pcfg_artifact.stages.pool import run_jobs
+from test_probe_pool import sleep
+if __name__ == "__main__":
+    list(run_jobs(sleep, [1, 2], sys.argv[1], 2))
+"""
+
+
+def sleep(folder, job):
+    Path(folder, f"{job}.pid").write_text(str(os.getpid()))
+    time.sleep(600)
+
+
+def is_running(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def wait_for(condition, seconds=60):
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.1)
+    return condition()
+
+
+def test_workers_end_when_their_parent_is_killed(tmp_path):
+    script = tmp_path / "parent.py"
+    script.write_text(PARENT)
+    package = Path(__file__).parents[2]
+    path = os.pathsep.join([str(package), str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    parent = subprocess.Popen([sys.executable, str(script), str(tmp_path)], env=os.environ | {"PYTHONPATH": path})
+    assert wait_for(lambda: all((tmp_path / f"{job}.pid").is_file() and (tmp_path / f"{job}.pid").read_text()
+                                for job in (1, 2)))
+    workers = [int((tmp_path / f"{job}.pid").read_text()) for job in (1, 2)]
+    assert all(map(is_running, workers))
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    assert wait_for(lambda: not any(map(is_running, workers)))
