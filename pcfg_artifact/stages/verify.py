@@ -33,7 +33,7 @@ def run(cfg: VerifyConfig, inputs: Inputs, out: StageDir) -> None:
         artifacts.write_bytes(out.path(f"figures/{drawing.name}.png"), drawing.png)
 
     out.write_text("verdicts.csv", summary.to_csv(judgements, {relation.id: relation for relation in relations}))
-    out.write_text("summary.txt", summary.summarise(what, judgements, relations, "report.html") + "\n")
+    out.write_text("summary.txt", summary.summarise(what, judgements, relations) + "\n")
     out.write_json("verdict", {"profile": what.profile, "passed": passed})
     recorded = "" if record is None else f"{len(record.seeds)} seeds ({'; '.join(record.notes)})"
     about = facts(inputs.source, cfg.seed, manifests, recorded)
