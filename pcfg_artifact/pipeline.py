@@ -145,6 +145,7 @@ def run(profile: config.Profile, out: Path, stages: Sequence[Stage], *, force: b
         return 0
     verdict = artifacts.Folder(out / "verify")
     print(verdict.text("summary.txt"), end="")
+    print(f"report: {verdict.path('report.html')}")
     return 0 if verdict.json("verdict")["passed"] is True else 1
 
 
