@@ -84,6 +84,23 @@ class ApproximateConfig:
 
 
 @dataclass(frozen=True)
+class ConstructConfig:
+    """Stage `construct`: transformers with weights read off the grammar."""
+
+    seed: int
+    max_length: int  # L of the theorems, in words
+    lengths: tuple[int, ...]  # of the sampled sentences on which charts are compared
+    n_per_length: int
+    n_interminals: int  # of the approximate models, and the next two
+    n_preterminals: int
+    rank: int
+    sign_rule: Literal["clip", "literal", "signed"]
+    n_training: int  # treebank sentences from which transforms are learned
+    n_parsed: int  # treebank test sentences that the approximate models parse
+    n_dense: int  # of them, the shortest also go through full matrices
+
+
+@dataclass(frozen=True)
 class PretrainConfig:
     """Stage `pretrain`: masked language models A<heads>L<layers> on the sampled sentences."""
 
@@ -175,6 +192,7 @@ class Profile:
     sample: SampleConfig
     marginals: MarginalsConfig
     approximate: ApproximateConfig
+    construct: ConstructConfig
     pretrain: PretrainConfig
     probe: ProbeConfig
     control: ControlConfig

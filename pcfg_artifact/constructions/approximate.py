@@ -28,7 +28,7 @@ from pcfg_artifact.approximation.transforms import Correlations, Transforms
 from pcfg_artifact.constructions.relative import mark, root_layer
 from pcfg_artifact.constructions.rules import inside_matrices, left_sibling_matrices, right_sibling_matrices
 from pcfg_artifact.constructions.space import Space
-from pcfg_artifact.constructions.transformer import BOUND, ConstructedTransformer, Plan, Readout
+from pcfg_artifact.constructions.transformer import BOUND, ConstructedTransformer, Plan, Readout, checked_length
 from pcfg_artifact.constructions.weights import (
     HeadMatrices,
     Key,
@@ -73,13 +73,14 @@ class ApproximateInsideOutside(ConstructedTransformer):
         plan = approximate_plan(grammar, max_length, interminals, preterminals, None if rank is None else transforms,
                                 rule_named(sign_rule), bound)
         super().__init__(grammar, max_length, plan, backend=backend, dtype=dtype, rescale=rescale)
-        self.interminals, self.preterminals, self.rank = interminals, preterminals, rank
+        self.interminals, self.preterminals, self.rank, self.sign_rule = interminals, preterminals, rank, sign_rule
+        self.transforms = transforms if rank is not None else None
 
 
 def approximate_plan(grammar: PCFG, max_length: int, interminals: np.ndarray, preterminals: np.ndarray,
                      transforms: Transforms | None, rule: SignRule, bound: float = BOUND) -> Plan:
     """All weights, layer by layer: L-1 inside, one for the root, L-2 outside, ceil(|P~|/H) for single words."""
-    L = max_length
+    L = checked_length(max_length)
     leaves = leaf_symbols(grammar, interminals)
     symbols = [leaves] + [interminals] * (L - 1)  # of the inside block of every offset
     space = Space([*((("inside", l), len(symbols[l])) for l in range(L)),

@@ -30,7 +30,7 @@ from pcfg_artifact.constructions.rules import (
     right_sibling_matrices,
 )
 from pcfg_artifact.constructions.space import Space
-from pcfg_artifact.constructions.transformer import BOUND, ConstructedTransformer, Plan, Readout
+from pcfg_artifact.constructions.transformer import BOUND, ConstructedTransformer, Plan, Readout, checked_length
 from pcfg_artifact.constructions.weights import (
     HardHeads,
     HeadMatrices,
@@ -56,7 +56,7 @@ class HardAttentionInsideOutside(ConstructedTransformer):
 
 def hard_plan(grammar: PCFG, max_length: int, *, typed: bool = True, zeta: float = BOUND) -> Plan:
     """All weights of Theorem 3.1, layer by layer in the order of the argument."""
-    L, n = max_length, grammar.n_nonterminals
+    L, n = checked_length(max_length), grammar.n_nonterminals
     everything, interminals = np.arange(n), np.arange(grammar.n_interminals)
     wide, narrow = outside_symbols(grammar, typed)
     space = Space([*(((name, l), n) for name in BLOCKS for l in range(L)), ("position", L + 2)],

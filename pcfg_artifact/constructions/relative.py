@@ -28,7 +28,7 @@ from pcfg_artifact.constructions.rules import (
     right_sibling_matrices,
 )
 from pcfg_artifact.constructions.space import Space
-from pcfg_artifact.constructions.transformer import BOUND, ConstructedTransformer, Plan, Readout
+from pcfg_artifact.constructions.transformer import BOUND, ConstructedTransformer, Plan, Readout, checked_length
 from pcfg_artifact.constructions.weights import (
     HeadMatrices,
     Key,
@@ -60,7 +60,7 @@ class RelativeInsideOutside(ConstructedTransformer):
 
 def relative_plan(grammar: PCFG, max_length: int, *, typed: bool = True, bound: float = BOUND) -> Plan:
     """All weights of Theorem 3.2, layer by layer in the order of the argument."""
-    L, n = max_length, grammar.n_nonterminals
+    L, n = checked_length(max_length), grammar.n_nonterminals
     everything, interminals = np.arange(n), np.arange(grammar.n_interminals)
     wide, narrow = outside_symbols(grammar, typed)
     space = Space([*((("inside", l), n) for l in range(L)), *((("outside", l), n) for l in range(L)), ("constant", 1)],

@@ -24,6 +24,12 @@ BACKENDS = ("auto", "dense", "structured")
 Sentence = Sequence[str]
 
 
+def checked_length(max_length: int) -> int:
+    if max_length < 1:
+        raise UsageError(f"max_length is {max_length}, expected 1 or more: the L of the theorems, in words")
+    return max_length
+
+
 @dataclass(frozen=True)
 class Readout:
     """Where a chart lies in the stream: spans of offset l in block `blocks[l]`, whose coordinates are the

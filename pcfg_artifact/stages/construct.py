@@ -1,0 +1,143 @@
+"""Stage: the constructed transformers against the algorithms they run, their sizes, and the trees they find."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from pcfg_artifact.approximation.transforms import Correlations
+from pcfg_artifact.artifacts import Metric, StageDir
+from pcfg_artifact.config import ConstructConfig
+from pcfg_artifact.constructions import (
+    ApproximateInsideOutside,
+    HardAttentionInsideOutside,
+    RelativeInsideOutside,
+    sizes,
+)
+from pcfg_artifact.constructions.agreement import CHARTS, Agreement, approximate_errors, entry_errors, linear
+from pcfg_artifact.constructions.filling import example
+from pcfg_artifact.constructions.transformer import ConstructedTransformer
+from pcfg_artifact.errors import StageError
+from pcfg_artifact.grammar import PCFG
+from pcfg_artifact.parsing import best_binary_tree, each_chart, inside_outside, labelled_recall, span_f1
+from pcfg_artifact.parsing.masking import word_distributions
+from pcfg_artifact.parsing.scoring import gold_spans
+from pcfg_artifact.stages.inputs import Inputs
+from pcfg_artifact.treebank.binarise import VARIANTS
+from pcfg_artifact.treebank.tree import Tree
+
+EXAMPLE_WORDS = range(8, 13)
+BATCH = 32  # sentences that an approximate model parses at once
+
+
+def run(cfg: ConstructConfig, inputs: Inputs, out: StageDir) -> None:
+    grammar = inputs.pcfg()
+    test = [tree for tree in inputs.trees("test") if 2 <= len(tree.words()) <= cfg.max_length]
+    train = [tree.words() for tree in inputs.trees("train") if 2 <= len(tree.words()) <= cfg.max_length]
+    out.write_json("example", treebank_example(grammar, test))
+    sampled = sampled_sentences(inputs, grammar, cfg)
+    metrics = list(exact_metrics(grammar, sampled, cfg, out))
+    for variant in VARIANTS:
+        metrics += approximate_metrics(variant, inputs.pcfg(variant), train[:cfg.n_training], sampled,
+                                       test[:cfg.n_parsed], cfg, out)
+    out.write_metrics(metrics)
+
+
+def sampled_sentences(inputs: Inputs, grammar: PCFG, cfg: ConstructConfig) -> list[list[str]]:
+    """The first sampled sentences of every length in question; all of them have probability."""
+    drawn, found = inputs.sentences("validation"), []
+    for length in cfg.lengths:
+        numbers = np.flatnonzero(drawn.lengths == length)[:cfg.n_per_length]
+        if not len(numbers):
+            raise StageError(f"no sampled sentence has {length} words; choose other construct.lengths, "
+                             f"or draw more with sample.n_validation")
+        found += [[grammar.words[w] for w in drawn.row(s)] for s in numbers]
+    return found
+
+
+def treebank_example(grammar: PCFG, test: Sequence[Tree]) -> dict:
+    """The first test sentence of 8 to 12 words that has probability, through the layers of Theorem 3.2."""
+    for tree in (tree for tree in test if len(tree.words()) in EXAMPLE_WORDS):
+        if inside_outside(grammar, [tree.words()])[0].log_prob > -np.inf:
+            model = RelativeInsideOutside(grammar, len(tree.words()))
+            return example(model, tree.words()) | {"gold": sorted(map(list, gold_spans(tree, binary=True)))}
+    raise StageError("no test sentence of 8 to 12 words has probability; the treebank is too small for an example")
+
+
+def exact_metrics(grammar: PCFG, sentences: list[list[str]], cfg: ConstructConfig, out: StageDir) -> Iterator[Metric]:
+    n, L = grammar.n_nonterminals, cfg.max_length
+    for name, model, claimed in (
+            ("theorem_3.1", HardAttentionInsideOutside(grammar, L), sizes.claimed_hard(n, L)),
+            ("theorem_3.2", RelativeInsideOutside(grammar, L), sizes.claimed_relative(n, L))):
+        agreement, one_mask = Agreement(L), 0.0
+        for sentence in out.progress(sentences, total=len(sentences), desc=name):
+            embeddings, chart = model(sentence), inside_outside(grammar, [sentence], outside="full")[0]
+            agreement.add(*map(entry_errors, model.read_charts(embeddings), linear(chart)))
+            expected = word_distributions(grammar, chart)
+            one_mask = max(one_mask, float(entry_errors(model.word_distributions(embeddings), expected).max()))
+        yield from model_metrics(name, model, claimed, agreement, cfg)
+        yield Metric("agreement", name, "one_mask", cfg.seed, one_mask, len(sentences), "relative_error")
+
+
+def approximate_metrics(variant: str, grammar: PCFG, train: list[list[str]], sampled: list[list[str]],
+                        test: Sequence[Tree], cfg: ConstructConfig, out: StageDir) -> Iterator[Metric]:
+    """Both approximate models of a variant: agreement on sampled and treebank sentences, F1 on the latter."""
+    suffix = "" if variant == "vm" else f" {variant}"
+    L, words = cfg.max_length, [tree.words() for tree in test]
+    few = ApproximateInsideOutside(grammar, L, cfg.n_interminals, cfg.n_preterminals, None, backend="structured")
+    correlations = Correlations(few.interminals, L)
+    for chart in each_chart(grammar, train, n_threads=out.machine.n_workers):
+        correlations.add(chart)
+    rank = min(cfg.rank, len(few.interminals))
+    options = (grammar, L, cfg.n_interminals, cfg.n_preterminals, rank, cfg.sign_rule, correlations.transforms(rank))
+    low_rank = ApproximateInsideOutside(*options, backend="structured")
+    exact = inside_outside(grammar, words, n_threads=out.machine.n_workers)
+    yield from parsing_metrics(f"exact{suffix}", test, [labelled_recall(chart) for chart in exact],
+                               [chart.log_prob > -np.inf for chart in exact], cfg.seed)
+    for name, model in ((f"few{suffix}", few), (f"low_rank{suffix}", low_rank)):
+        agreement, trees, is_parsed, sentences = Agreement(L), [], [], words + sampled
+        batches = [sentences[first:first + BATCH] for first in range(0, len(sentences), BATCH)]
+        for batch in out.progress(batches, total=len(batches), desc=name):
+            embeddings = model(batch)
+            for sentence, charts, marginals in zip(batch, model.read_charts(embeddings),
+                                                   model.read_marginals(embeddings), strict=True):
+                agreement.add(*approximate_errors(model, sentence, charts))
+                trees.append(best_binary_tree(marginals.max(axis=-1)))
+                is_parsed.append(bool(marginals.any()))
+        claimed = sizes.claimed_approximate(cfg.n_interminals, model.rank, L)
+        yield from model_metrics(name, model, claimed, agreement, cfg)
+        yield from parsing_metrics(name, test, trees[:len(test)], is_parsed[:len(test)], cfg.seed)
+    if cfg.n_dense:  # the same weights as full matrices, a layer at a time
+        dense, agreement = ApproximateInsideOutside(*options, backend="dense"), Agreement(L)
+        shortest = sorted(words, key=len)[:cfg.n_dense]
+        for charts, sentence in zip(dense.read_charts(dense(shortest)), shortest, strict=True):
+            agreement.add(*approximate_errors(dense, sentence, charts))
+        for chart in CHARTS:
+            yield Metric("agreement", f"low_rank dense{suffix}", chart, cfg.seed, agreement.worst(chart),
+                         len(shortest), "relative_error")
+
+
+def model_metrics(name: str, model: ConstructedTransformer, claimed: dict[str, int], agreement: Agreement,
+                  cfg: ConstructConfig) -> Iterator[Metric]:
+    """Sizes, and the largest errors: over all, by length of the sentence, and by the layer that computes the span."""
+    for size, value in sizes.built(model).items():
+        yield Metric("sizes", f"{name} {size}", "claimed", cfg.seed, claimed[size], 1, "count")
+        yield Metric("sizes", f"{name} {size}", "built", cfg.seed, value, 1, "count")
+    errors = {(chart, ""): agreement.worst(chart) for chart in CHARTS}
+    errors |= {(chart, f" length {length}"): float(agreement.by_length[chart][length])
+               for chart in CHARTS for length in cfg.lengths}
+    for (chart, detail), error in errors.items():
+        yield Metric("agreement", name, f"{chart}{detail}", cfg.seed, error, agreement.n_sentences, "relative_error")
+    for number, layer in enumerate(model.plan.layers, start=1):
+        yield Metric("agreement_by_layer", name, f"layer {number}", cfg.seed, agreement.of_layer(layer),
+                     agreement.n_sentences, "relative_error")
+
+
+def parsing_metrics(name: str, gold: Sequence[Tree], trees: list, is_parsed: list[bool], seed: int) -> Iterator[Metric]:
+    """F1 on test sentences; one without probability counts as right-branching."""
+    for convention, suffix in (("PB", ""), ("KIM", "_KIM")):
+        f1 = span_f1(gold, trees, convention)
+        yield Metric("constructed", name, f"sentence_f1{suffix}", seed, f1.sentence, f1.n_sentences, "percent")
+        yield Metric("constructed", name, f"corpus_f1{suffix}", seed, f1.corpus, len(gold), "percent")
+    yield Metric("constructed", name, "failed", seed, 1 - float(np.mean(is_parsed)), len(gold), "fraction")

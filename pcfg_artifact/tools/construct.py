@@ -1,0 +1,109 @@
+"""Build a transformer whose weights are read off a grammar, and run it on a sentence.
+
+Prints its size, the largest error of its charts against Inside-Outside, the probability of the sentence and the tree
+that the transformer finds.  Models: 3.1 (hard attention), 3.2 (relative positions), few (few non-terminals), low-rank
+(the same through transforms learned from sentences that the grammar generates).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from pcfg_artifact import artifacts
+from pcfg_artifact.constructions import (
+    ApproximateInsideOutside,
+    HardAttentionInsideOutside,
+    RelativeInsideOutside,
+    sizes,
+)
+from pcfg_artifact.constructions.agreement import approximate_errors, entry_errors, linear
+from pcfg_artifact.constructions.filling import example
+from pcfg_artifact.constructions.transformer import ConstructedTransformer
+from pcfg_artifact.errors import UsageError
+from pcfg_artifact.grammar import PCFG
+from pcfg_artifact.parsing import inside_outside
+from pcfg_artifact.tools.arguments import add_grammar_argument, load_grammar
+from pcfg_artifact.verification.charts import filling
+
+EXAMPLE = 'run_all.sh construct --grammar my_grammar "the cell divides ." --show-layer 2'
+MODELS = ("3.1", "3.2", "few", "low-rank")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_grammar_argument(parser)
+    parser.add_argument("sentence", help="words separated by blanks")
+    parser.add_argument("--model", choices=MODELS, default="3.2", help="which construction (3.2)")
+    parser.add_argument("--max-length", type=int, metavar="L", help="longest sentence it takes (this one's length)")
+    parser.add_argument("--interminals", type=int, default=20, metavar="N", help="few, low-rank: in-terminals (20)")
+    parser.add_argument("--preterminals", type=int, default=45, metavar="N", help="and pre-terminals predicted (45)")
+    parser.add_argument("--rank", type=int, default=15, metavar="K", help="low-rank: of the transforms (15)")
+    parser.add_argument("--backend", choices=("auto", "dense", "structured"), default="auto", help="(auto)")
+    parser.add_argument("--show-layer", type=int, metavar="LAYER", help="print the spans that a layer fills (from 1)")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the chart being filled, as .png or .svg")
+
+
+def run(args: argparse.Namespace) -> int:
+    words = args.sentence.split()
+    if not words:
+        raise UsageError("the sentence is empty; give words separated by blanks")
+    if args.plot is not None and args.plot.suffix not in (".png", ".svg"):
+        raise UsageError(f"--plot {args.plot} ends in {args.plot.suffix!r}; expected .png or .svg")
+    grammar = load_grammar(args.grammar)
+    model = build(grammar, args.max_length or len(words), args)
+    if args.show_layer is not None and not 1 <= args.show_layer <= model.n_layers:
+        raise UsageError(f"--show-layer {args.show_layer} is not a layer; this model has layers 1 to {model.n_layers}")
+    found = example(model, words)
+    report(grammar, model, words, found)
+    if args.show_layer is not None:
+        show_layer(words, found["layers"][args.show_layer - 1])
+    if args.plot is not None:
+        drawing = filling(found)
+        artifacts.write_bytes(args.plot, drawing.png if args.plot.suffix == ".png" else drawing.svg.encode())
+        print(f"drawn in {args.plot}", file=sys.stderr)
+    return 0
+
+
+def build(grammar: PCFG, max_length: int, args: argparse.Namespace) -> ConstructedTransformer:
+    if args.model == "3.1":
+        return HardAttentionInsideOutside(grammar, max_length, backend=args.backend)
+    if args.model == "3.2":
+        return RelativeInsideOutside(grammar, max_length, backend=args.backend)
+    rank = min(args.rank, args.interminals, grammar.n_interminals) if args.model == "low-rank" else None
+    return ApproximateInsideOutside(grammar, max_length, args.interminals, args.preterminals, rank,
+                                    backend=args.backend)
+
+
+def report(grammar: PCFG, model: ConstructedTransformer, words: list[str], found: dict) -> None:
+    charts = model.read_charts(model(words))
+    if isinstance(model, ApproximateInsideOutside):
+        errors, against = approximate_errors(model, words, charts), "the approximate recursion"
+    else:
+        engine = inside_outside(grammar, [words], outside="full")[0]
+        errors, against = tuple(map(entry_errors, charts, linear(engine))), "Inside-Outside"
+    print("  ".join(f"{name} {value:,}" for name, value in sizes.built(model).items()) + f"  ({model.backend})")
+    print(f"largest relative error against {against}: inside {errors[0].max():.1e}, outside {errors[1].max():.1e}")
+    probability = float(charts[0][0, -1] @ charts[1][0, -1])
+    if probability > 0:
+        print(f"log probability {np.log(probability):.4f}")
+        print(bracketed(words, [tuple(span) for span in found["spans"]]))
+    else:
+        print("the model gives this sentence no probability, so there is no tree")
+
+
+def show_layer(words: list[str], layer: dict) -> None:
+    print(f"layer {layer['layer']}: {layer['phase']}, spans of {layer['width']} words")
+    for i, j, largest in layer["cells"]:
+        print(f"  {i:>3} {j:>3}  {largest:10.3e}  {' '.join(words[i:j])}")
+    if not layer["cells"]:
+        print("  none: the sentence is shorter")
+
+
+def bracketed(words: list[str], spans: list[tuple[int, int]]) -> str:
+    """The tree without labels; parents come before their children in `spans`."""
+    opens = [sum(j - i > 1 for i, j in spans if i == t) for t in range(len(words))]
+    closes = [sum(j - i > 1 for i, j in spans if j == t + 1) for t in range(len(words))]
+    return " ".join("(" * a + word + ")" * b for word, a, b in zip(words, opens, closes, strict=True))
