@@ -55,6 +55,7 @@ class MarginalsConfig:
     """Stage `marginals`: exact Inside-Outside of what is probed, and the exact optimum of masked words."""
 
     seed: int
+    target: Literal["pcfg", "latent"]  # whose marginals are the probed span scores of treebank sentences
     max_length: int  # words; longer sentences are left out and counted
     n_train: int  # treebank training sentences, from the first
     n_masked: int  # validation sentences whose masked words are predicted exactly

@@ -12,9 +12,12 @@ from pcfg_artifact.approximation.scores import unigram_probabilities
 from pcfg_artifact.artifacts import Metric, Ragged, StageDir
 from pcfg_artifact.config import MarginalsConfig
 from pcfg_artifact.grammar import PCFG
+from pcfg_artifact.grammar.latent import LatentPCFG
+from pcfg_artifact.grammar.spectral import learn_spectral
 from pcfg_artifact.parsing import (
     CONVENTIONS,
     Masking,
+    Parse,
     masked_log_probs,
     one_mask_log_probs,
     parses,
@@ -23,6 +26,7 @@ from pcfg_artifact.parsing import (
 )
 from pcfg_artifact.parsing.baselines import balanced, left_branching, random_branching, right_branching
 from pcfg_artifact.parsing.charts import cell_bounds
+from pcfg_artifact.parsing.latent import latent_parses
 from pcfg_artifact.parsing.scoring import gold_spans
 from pcfg_artifact.seeding import stream
 from pcfg_artifact.stages.inputs import Inputs
@@ -40,10 +44,14 @@ def run(cfg: MarginalsConfig, inputs: Inputs, out: StageDir) -> None:
     sentences: dict[str, Sequence[list[str]]] = {split: [tree.words() for tree in trees[split]] for split in trees}
     for split in ("probe_train", "probe_test"):
         sentences[split] = [[grammar.words[w] for w in row] for row in inputs.sentences(split).rows()]
-    for split in sentences:
-        if not out.has(f"{split}/log_probs.npy"):
-            limit = cfg.n_train if split == "train" else len(sentences[split])
-            write_scores(split, grammar, sentences[split], limit, cfg.max_length, out)
+    missing = [split for split in sentences if not out.has(f"{split}/log_probs.npy")]
+    latent = None
+    if cfg.target == "latent" and {"train", "test"} & set(missing):
+        variant = inputs["grammar"].json("sizes")["variant"]
+        latent = learn_spectral(trees["train"], grammar, variant, seed=cfg.seed, progress=out.progress)
+    for split in missing:
+        limit = cfg.n_train if split == "train" else len(sentences[split])
+        write_scores(split, grammar, latent if split in trees else None, sentences[split], limit, cfg.max_length, out)
     trees["probe_test"] = [unbinarise(tree) for tree in inputs.sampled_trees("probe_test")]
     metrics: list[Metric] = []
     for setting, split in SETTINGS.items():
@@ -52,28 +60,40 @@ def run(cfg: MarginalsConfig, inputs: Inputs, out: StageDir) -> None:
     out.write_metrics([*metrics, *optimum_metrics(grammar, inputs.sentences("validation"), cfg, out)])
 
 
-def write_scores(split: str, grammar: PCFG, sentences: Sequence[list[str]], limit: int, max_length: int,
-                 out: StageDir) -> None:
+def write_scores(split: str, grammar: PCFG, latent: LatentPCFG | None, sentences: Sequence[list[str]], limit: int,
+                 max_length: int, out: StageDir) -> None:
     """`<split>/`, of the first `limit` sentences of at most `max_length` words; others are left out.
 
-    span_scores: a row per sentence, in the order of cell_bounds, empty where left out or without probability.
+    span_scores: a row per sentence, in the order of cell_bounds, empty where left out or without probability; by the
+    latent-variable PCFG if it is given.  All else is the PCFG's.
     spans: of the trees, i, j, i, j, ..  attempts: as in Parse, 0 = left out.  log_probs: NaN = left out.
     """
     started = time.monotonic()
     chosen = np.flatnonzero([len(words) <= max_length for words in sentences])[:limit]
     scores, spans = [np.zeros(0)] * len(sentences), [np.zeros(0)] * len(sentences)
     attempts, log_probs = np.zeros(len(sentences), np.uint8), np.full(len(sentences), np.nan)
-    found = parses(grammar, [sentences[s] for s in chosen], device=out.machine.device, n_threads=out.machine.n_workers)
-    for s, parse in zip(chosen, out.progress(found, total=len(chosen), desc=f"marginals of {split}"), strict=True):
+    found = scored_parses(grammar, latent, [sentences[s] for s in chosen], out)
+    found = out.progress(found, total=len(chosen), desc=f"marginals of {split}")
+    for s, (parse, span_scores) in zip(chosen, found, strict=True):
         attempts[s], log_probs[s] = parse.n_attempts, parse.log_prob
         spans[s] = np.array(parse.spans).reshape(-1)
-        if parse.n_attempts == 1:
-            scores[s] = parse.scores[cell_bounds(len(sentences[s]))].astype(np.float32)
+        if parse.n_attempts == 1 and span_scores is not None:
+            scores[s] = span_scores[cell_bounds(len(sentences[s]))].astype(np.float32)
     out.write_ragged(f"{split}/span_scores", Ragged.from_rows(scores, np.float32))
     out.write_ragged(f"{split}/spans", Ragged.from_rows(spans, np.int16))
     out.write_array(f"{split}/attempts", attempts)
     out.write_array(f"{split}/log_probs", log_probs)
     out.facts[f"{split} sentences/s"] = len(chosen) / (time.monotonic() - started)
+
+
+def scored_parses(grammar: PCFG, latent: LatentPCFG | None, sentences: Sequence[list[str]], out: StageDir
+                  ) -> Iterator[tuple[Parse, np.ndarray | None]]:
+    """The PCFG's parse of every sentence, and the span scores to probe for; None where their estimate is negative."""
+    where = {"device": out.machine.device, "n_threads": out.machine.n_workers}
+    if latent is None:
+        return ((parse, parse.scores) for parse in parses(grammar, sentences, **where))
+    return ((parse, None if chart.is_negative else chart.span_scores())
+            for parse, chart in latent_parses(latent, sentences, **where))
 
 
 def parsing_metrics(setting: str, trees: Sequence[Tree], spans: Ragged, attempts: np.ndarray, seed: int
