@@ -83,6 +83,9 @@ def write_scores(split: str, grammar: PCFG, latent: LatentPCFG | None, sentences
     out.write_ragged(f"{split}/spans", Ragged.from_rows(spans, np.int16))
     out.write_array(f"{split}/attempts", attempts)
     out.write_array(f"{split}/log_probs", log_probs)
+    if latent is not None:
+        n_scored = sum(len(row) > 0 for row in scores)
+        out.facts[f"{split} estimates not positive"] = int((attempts == 1).sum()) - n_scored
     out.facts[f"{split} sentences/s"] = len(chosen) / (time.monotonic() - started)
 
 
