@@ -309,6 +309,7 @@ class Machine(NamedTuple):
 
     device: str
     n_workers: int
+    n_gpus: int | None = None  # None: every visible one
 
 
 class StageDir(Folder):

@@ -170,9 +170,10 @@ def _run_stage(profile: config.Profile, out: Path, stage: Stage, inputs: dict[st
     for name in folders:
         _verified(out, name)
     started = time.monotonic()
-    _reset_peak_memory()
+    reset_peak_memory()
     folder = artifacts.begin(out / stage.name, mark)
-    folder.machine = Machine(resolve_device(profile.machine), profile.machine.n_workers or config.available_cores())
+    folder.machine = Machine(resolve_device(profile.machine), profile.machine.n_workers or config.available_cores(),
+                             profile.machine.n_gpus)
     folder.progress = progress
     try:
         importlib.import_module(f"pcfg_artifact.stages.{stage.name}").run(
@@ -261,7 +262,7 @@ def _log(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def _reset_peak_memory() -> None:
+def reset_peak_memory() -> None:
     with suppress(OSError):  # where it is refused the peak covers the whole process: larger, never smaller
         Path("/proc/self/clear_refs").write_text("5")  # Linux: VmHWM starts again at the present size
 

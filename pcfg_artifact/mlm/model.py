@@ -34,8 +34,11 @@ class Shape(NamedTuple):
 
 
 def build_config(shape: Shape, *, n_words: int, width: int, max_length: int, dropout: float,
-                 initial_scale: float) -> RobertaConfig:
-    """RoBERTa's proportions at any width; positions for `max_length` words, <s> and </s>."""
+                 initial_scale: float = 0.02) -> RobertaConfig:
+    """RoBERTa's proportions at any width; positions for `max_length` words, <s> and </s>.
+
+    initial_scale: standard deviation of the random weights; the default is RoBERTa's.
+    """
     if width % shape.n_heads:
         raise ConfigError(f"{shape.name}: width {width} is not divisible by {shape.n_heads} heads; "
                           f"change pretrain.width or the model")

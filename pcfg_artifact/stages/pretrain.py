@@ -60,7 +60,7 @@ def write_jobs(cfg: PretrainConfig, grammar: PCFG, inputs: Inputs, out: StageDir
     for name in cfg.models:
         # An impossible shape is refused before anything is trained.
         build_config(Shape.parse(name), n_words=grammar.n_words, width=cfg.width, max_length=cfg.max_length,
-                     dropout=cfg.dropout, initial_scale=cfg.initial_scale)
+                     dropout=cfg.dropout)
         shards = {split: str(sample.path(f"{split}/tokens").resolve()) for split in ("pretraining", "validation")}
         out.write_json(f"scratch/{name}/job", {
             "model": name, "config": asdict(cfg), "words": grammar.words, "device": out.machine.device,
@@ -71,7 +71,7 @@ def train_models(cfg: PretrainConfig, out: StageDir) -> None:
     """Train what is not finished: on GPUs one model after another over all of them, on CPUs several side by side."""
     pending = [name for name in cfg.models if not out.has(f"models/{name}/{FINISHED}")]
     on_gpu = out.machine.device == "cuda"
-    n_processes = cfg.processes or (torch.cuda.device_count() if on_gpu else 1)
+    n_processes = cfg.processes or (out.machine.n_gpus or torch.cuda.device_count() if on_gpu else 1)
     n_parallel = 1 if on_gpu else max(1, out.machine.n_workers // n_processes)
     commands = {name: ("-m", "pcfg_artifact.stages.pretrain_worker", str(out.path(f"scratch/{name}/job.json")),
                        f"--processes={n_processes}", f"--parent={os.getpid()}") for name in pending}

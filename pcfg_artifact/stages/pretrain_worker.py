@@ -67,6 +67,7 @@ def run_job(path: Path) -> None:
     from torch import distributed
 
     from pcfg_artifact.mlm import data, evaluation, model, tokenizer, training
+    from pcfg_artifact.mlm.optimum import VALIDATION_MASKS
     from pcfg_artifact.parsing.masks import Masking
     from pcfg_artifact.stages import checkpoints
 
@@ -76,12 +77,13 @@ def run_job(path: Path) -> None:
         return
     place = enter_group(job["device"], cfg["precision"])
     sizes = {"n_words": len(words), "max_length": cfg["max_length"]}
-    common = {"masking": Masking(cfg["mask_rate"], cfg["corruption"]), "seed": cfg["seed"],
-              "batch_size": cfg["batch_size"], "batch_tokens": cfg["batch_tokens"], **sizes}
-    corpus = data.MaskedCorpus(read_shard(job["pretraining"]), **common)
-    validation = data.MaskedCorpus(read_shard(job["validation"]), **common)
-    config = model.build_config(model.Shape.parse(name), width=cfg["width"], dropout=cfg["dropout"],
-                                initial_scale=cfg["initial_scale"], **sizes)
+    common = {"seed": cfg["seed"], "batch_size": cfg["batch_size"], "batch_tokens": cfg["batch_tokens"], **sizes}
+    pretraining = read_shard(job["pretraining"])
+    corpus = data.MaskedCorpus(pretraining, masking=Masking(cfg["mask_rate"], cfg["corruption"]), **common)
+    # Whatever masks a model is trained with, it is judged under the same ones.
+    training_split, validation_split = (data.MaskedCorpus(shard, masking=VALIDATION_MASKS, **common)
+                                        for shard in (pretraining, read_shard(job["validation"])))
+    config = model.build_config(model.Shape.parse(name), width=cfg["width"], dropout=cfg["dropout"], **sizes)
     network = model.build_model(config, cfg["seed"])
     if place.precision == "float64":
         network.double()
@@ -104,12 +106,12 @@ def run_job(path: Path) -> None:
         progress = training.train(
             network, corpus, recipe, seed=cfg["seed"], place=place, start=start, report=report,
             save=lambda progress: checkpoints.write(folder, progress), save_every=cfg["save_every"],
-            validate=lambda _: loss_on(validation, cfg["n_curve"]), validate_every=cfg["validate_every"])
+            validate=lambda _: loss_on(validation_split, cfg["n_curve"]), validate_every=cfg["validate_every"])
         seconds = time.monotonic() - began
         result = {"model": name, "losses": progress.losses, "validation": progress.validation,
-                  "training_loss": loss_on(corpus, len(validation.usable)),
-                  "validation_loss": loss_on(validation, None), "n_validation": len(validation.usable),
-                  "n_left_out": corpus.n_left_out + validation.n_left_out}
+                  "training_loss": loss_on(training_split, len(validation_split.usable)),
+                  "validation_loss": loss_on(validation_split, None), "n_validation": len(validation_split.usable),
+                  "n_left_out": corpus.n_left_out + validation_split.n_left_out}
     except torch.OutOfMemoryError as error:
         raise StageError(f"{name}: out of memory on {place.device} with micro-batches of {cfg['batch_tokens']} tokens; "
                          f"lower pretrain.batch_tokens and run the same command again") from error

@@ -62,7 +62,7 @@ def synthetic_sentences(n: int) -> Ragged:
 
 
 def new_model() -> Any:
-    config = build_config(SHAPE, n_words=N_WORDS, width=WIDTH, max_length=MAX_LENGTH, dropout=0.0, initial_scale=0.08)
+    config = build_config(SHAPE, n_words=N_WORDS, width=WIDTH, max_length=MAX_LENGTH, dropout=0.0)
     return build_model(config, 0)
 
 

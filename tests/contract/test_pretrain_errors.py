@@ -81,8 +81,7 @@ def test_a_checkpoint_of_another_model_is_refused():
                           batch_size=4, batch_tokens=100, max_length=10)
 
     def model(n_layers):
-        return build_model(build_config(Shape(1, n_layers), n_words=10, width=8, max_length=10, dropout=0.0,
-                                        initial_scale=0.1), 0)
+        return build_model(build_config(Shape(1, n_layers), n_words=10, width=8, max_length=10, dropout=0.0), 0)
 
     saved = []
     recipe = Recipe(1, 2, 1, 1e-3, 0.0, 1.0)

@@ -29,7 +29,7 @@ def small_corpus(batch_tokens: int) -> MaskedCorpus:
 def train_small(precision: str, batch_tokens: int, place: Place = Place()):  # noqa: B008
     """(loss of every step with the validation loss last, all weights in one vector)."""
     torch.set_num_threads(1)
-    config = build_config(Shape(2, 2), n_words=N_WORDS, width=32, max_length=20, dropout=0.0, initial_scale=0.08)
+    config = build_config(Shape(2, 2), n_words=N_WORDS, width=32, max_length=20, dropout=0.0)
     model = build_model(config, 0).to(getattr(torch, precision))
     place = Place(place.rank, place.world_size, "cpu", precision)
     corpus = small_corpus(batch_tokens)

@@ -76,8 +76,7 @@ def test_the_loop_is_adamw_on_the_mean_loss(alone):
     from pcfg_artifact.mlm.model import Shape, build_config, build_model
 
     corpus = mlm_world.small_corpus(10_000)
-    config = build_config(Shape(2, 2), n_words=mlm_world.N_WORDS, width=32, max_length=20, dropout=0.0,
-                          initial_scale=0.08)
+    config = build_config(Shape(2, 2), n_words=mlm_world.N_WORDS, width=32, max_length=20, dropout=0.0)
     model = build_model(config, 0).double()
     groups = [{"params": [p for p in model.parameters() if (p.ndim > 1) == decays], "weight_decay": 0.01 * decays}
               for decays in (True, False)]

@@ -87,8 +87,7 @@ def test_gap_of_the_optimum_itself_is_zero_and_of_another_model_is_its_divergenc
 
 def test_predictions_one_by_one_equal_padded_batches(tiny_grammar, sentences):
     masked = masked_sentences(tiny_grammar, sentences, NAMED_MASKS["mask 0.40"], seed=0, n=60, max_length=8)
-    config = build_config(Shape(2, 2), n_words=tiny_grammar.n_words, width=16, max_length=10, dropout=0.1,
-                          initial_scale=0.1)
+    config = build_config(Shape(2, 2), n_words=tiny_grammar.n_words, width=16, max_length=10, dropout=0.1)
     model = build_model(config, 0).double()
     together = dict(predictions(model, masked, 100))
     alone = dict(predictions(model, masked, 1))

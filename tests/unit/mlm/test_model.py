@@ -8,7 +8,7 @@ from pcfg_artifact.mlm.model import MaskedLoss, Shape, build_config, build_model
 from pcfg_artifact.mlm.tokenizer import FIRST_WORD, build_tokenizer, check_vocabulary
 from pcfg_artifact.mlm.training import Recipe
 
-SIZES = {"n_words": 40, "max_length": 30, "dropout": 0.0, "initial_scale": 0.08}
+SIZES = {"n_words": 40, "max_length": 30, "dropout": 0.0}
 
 
 def test_names_of_the_family():
@@ -97,7 +97,7 @@ def test_schedule_of_the_paper():
 
 
 def test_estimate_of_the_papers_model():
-    config = build_config(Shape(12, 12), n_words=10_000, width=768, max_length=510, dropout=0.1, initial_scale=0.02)
+    config = build_config(Shape(12, 12), n_words=10_000, width=768, max_length=510, dropout=0.1)
     cost = estimate(config, steps=5000, batch_size=4096, batch_tokens=16_384, mean_length=25, mask_rate=0.15,
                     device="cuda", n_processes=8)
     assert cost.steps == 5000
