@@ -1,0 +1,111 @@
+"""The stage and the tool construct on a small world."""
+
+import json
+
+import numpy as np
+import pytest
+
+from pcfg_artifact import cli, config, pipeline
+from pcfg_artifact.artifacts import read_metrics
+from pcfg_artifact.grammar import PCFG, sample_trees
+from pcfg_artifact.parsing import inside_outside, labelled_recall
+
+SMALL = ["sample.n_pretraining=10", "sample.n_validation=300", "sample.n_probe_train=5", "sample.n_probe_test=5",
+         "construct.lengths=[5, 8]", "construct.n_per_length=1", "construct.n_training=60", "construct.n_parsed=12",
+         "construct.n_interminals=3", "construct.n_preterminals=4", "construct.rank=2"]
+
+
+@pytest.fixture(scope="module")
+def treebank(tmp_path_factory):
+    source = PCFG.from_rules(
+        root={"S": 1.0},
+        binary=[("S", "NP", "VP", 1.0), ("VP", "VBD", "NP", 0.6), ("VP", "VP", "PP", 0.4), ("PP", "IN", "NP", 1.0),
+                ("NP", "DT", "NN", 0.7), ("NP", "NP", "PP", 0.3)],
+        lexical=[("VBD", "saw", 0.5), ("VBD", "ate", 0.5), ("IN", "with", 0.5), ("IN", "in", 0.5), ("DT", "the", 0.6),
+                 ("DT", "a", 0.4), ("NN", "dog", 0.4), ("NN", "cat", 0.3), ("NN", "park", 0.3)])
+    path = tmp_path_factory.mktemp("treebank") / "trees"
+    path.write_text("".join(f"{tree}\n" for tree in sample_trees(source, 500, 1, max_length=20)))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def finished(treebank, tmp_path_factory):
+    out = tmp_path_factory.mktemp("run")
+    profile = config.load_profile("smoke", SMALL, treebank)
+    pipeline.run(profile, out, [stage for stage in pipeline.STAGES if stage.name in ("grammar", "sample", "construct")])
+    return out
+
+
+def test_every_construction_is_measured_and_agrees(finished):
+    metrics = {metric.key[:3]: metric.value for metric in read_metrics(finished / "construct" / "metrics.csv")}
+    for row in ("theorem_3.1", "theorem_3.2", "few", "low_rank", "few novm", "low_rank novm", "low_rank dense"):
+        for chart in ("inside", "outside"):
+            assert metrics["agreement", row, chart] <= 1e-9
+    assert metrics["agreement", "theorem_3.1", "one_mask"] <= 1e-9
+    for row in ("theorem_3.1", "theorem_3.2"):
+        assert [c for _, r, c in metrics if r == row and c.startswith("layer")] \
+            == [f"layer {n}" for n in range(1, 24)]  # 2L - 1 with L = 12
+        assert {"inside length 5", "outside length 8"} <= {c for _, r, c in metrics if r == row}
+
+
+def test_sizes_stand_beside_the_claims(finished):
+    metrics = {metric.key[:3]: metric.value for metric in read_metrics(finished / "construct" / "metrics.csv")}
+    grammar = PCFG.load(finished / "grammar" / "vm")
+    n = grammar.n_nonterminals
+    assert metrics["sizes", "theorem_3.2 dimensions", "claimed"] == 2 * n * 12 + 1
+    assert metrics["sizes", "theorem_3.2 dimensions", "built"] == 2 * n * 12 + 1
+    assert metrics["sizes", "theorem_3.1 dimensions", "built"] == 4 * n * 12 + 14
+    assert metrics["sizes", "low_rank heads", "built"] == 2
+    for row in ("theorem_3.1", "theorem_3.2", "few", "low_rank"):
+        for size in ("layers", "heads"):
+            assert metrics["sizes", f"{row} {size}", "built"] <= metrics["sizes", f"{row} {size}", "claimed"]
+
+
+def test_the_example_is_the_parse_of_inside_outside_with_every_cell_filled_once(finished):
+    found = json.loads((finished / "construct" / "example.json").read_text())
+    grammar, n = PCFG.load(finished / "grammar" / "vm"), len(found["words"])
+    chart = inside_outside(grammar, [found["words"]])[0]
+    assert [tuple(span) for span in found["spans"]] == labelled_recall(chart)
+    np.testing.assert_allclose(found["span_score"], chart.span_scores(), rtol=1e-9, atol=1e-15)
+    inside = [tuple(cell[:2]) for layer in found["layers"] if layer["phase"] == "inside" for cell in layer["cells"]]
+    assert len(inside) == len(set(inside)) == n * (n - 1) // 2
+    outside = [tuple(cell[:2]) for layer in found["layers"] if layer["phase"] != "inside" for cell in layer["cells"]]
+    assert len(outside) == len(set(outside)) == n * (n + 1) // 2
+
+
+@pytest.mark.parametrize("model", ["3.1", "3.2", "few", "low-rank"])
+def test_the_tool_prints_sizes_errors_and_the_parse(finished, model, tmp_path, capsys):
+    picture = tmp_path / "filling.png"
+    arguments = ["construct", "--grammar", str(finished / "grammar" / "novm"), "the dog saw a cat", "--model", model,
+                 "--rank", "3", "--show-layer", "1", "--plot", str(picture)]
+    assert cli.main(arguments) == 0
+    said = capsys.readouterr().out
+    assert "layers " in said
+    assert "largest relative error against" in said
+    assert "((the dog) (saw (a cat)))" in said
+    assert "layer 1: inside, spans of 2 words" in said
+    assert "the dog\n" in said
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["the dog", "--show-layer", "9"], "this model has layers 1 to 3"),
+    ([""], "the sentence is empty"),
+    (["the dog", "--max-length", "1"], "2 words was given to a construction for 1 to 1 words"),
+    (["the dog", "--max-length", "-2"], "max_length is -2, expected 1 or more"),
+    (["the dog", "--plot", "chart.pdf"], "expected .png or .svg")])
+def test_the_tool_refuses_what_makes_no_sense(finished, arguments, message, capsys):
+    assert cli.main(["construct", "--grammar", str(finished / "grammar" / "vm"), *arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_sentence_without_probability_is_said_to_have_none(finished, capsys):
+    assert cli.main(["construct", "--grammar", str(finished / "grammar" / "vm"), "saw saw"]) == 0
+    assert "gives this sentence no probability" in capsys.readouterr().out
+
+
+def test_a_length_that_no_sampled_sentence_has_is_refused(finished, treebank, tmp_path, capsys):
+    settings = [option for key in [*SMALL, "construct.lengths=[4]"] for option in ("--set", key)]
+    assert cli.main(["--profile", "smoke", "--treebank", treebank, "--out", str(finished), "--only", "construct",
+                     *settings]) == 1
+    assert "no sampled sentence has 4 words" in capsys.readouterr().err
