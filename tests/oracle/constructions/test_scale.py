@@ -120,17 +120,17 @@ def test_1600_nonterminals_and_25_words():
     np.testing.assert_allclose(sums / total, 1.0, rtol=1e-10)
 
 
-@pytest.mark.parametrize("backend", ["dense", "structured"])
-@pytest.mark.parametrize("model_class", [RelativeInsideOutside, HardAttentionInsideOutside])
+@pytest.mark.parametrize(("model_class", "backend"), [(RelativeInsideOutside, "dense"),
+                                                      (HardAttentionInsideOutside, "structured")])
 def test_float32_needs_rescaled_leaves_and_then_keeps_marginals(random_grammar, random_sentence, model_class, backend):
     grammar = random_grammar(0, n_interminals=2, n_preterminals=3, n_words=400, density=0.9)
     errors = {True: [], False: []}
-    for n in (8, L):
+    for n in (8, 16):
         sentence = random_sentence(grammar, n, seed=4)
         expected = inside_outside(grammar, [sentence])[0].marginals
         assert expected.any()
         for rescale, found in errors.items():
-            model = model_class(grammar, L, dtype=torch.float32, rescale=rescale, backend=backend)
+            model = model_class(grammar, 16, dtype=torch.float32, rescale=rescale, backend=backend)
             found.append(np.abs(model.read_marginals(model(sentence)) - expected).max())
     assert max(errors[True]) <= 1e-5
     assert max(errors[False]) > 1e-2  # underflow: what rescaling is for
