@@ -17,6 +17,7 @@ TOOLS = {
     "sample": "draw sentences or trees from a grammar",
     "parse": "parse sentences, or score a grammar on a treebank",
     "mask": "rank the words that fit a masked position",
+    "bench": "measure speed and memory, ours against others",
     "construct": "build the transformer of a theorem from a grammar and run it on a sentence",
     "probe": "layer-wise F1 of any encoder folder on any treebank",
     "states": "F1 of the latent-variable PCFG against its number of states",

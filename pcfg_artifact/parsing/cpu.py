@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -53,15 +54,33 @@ class Engine:
 
     def chart(self, leaves: np.ndarray) -> Chart:
         """Linear space; log space where a value would leave the range of float64."""
-        length = len(leaves)
-        if length <= KEPT_LENGTH:
-            if getattr(self._local, "longest", -1) < length:
-                self._local.longest = min(max(2 * length, 40), KEPT_LENGTH)
-                self._local.workspace = linear.workspace(self.grammar, self._local.longest)
-            return self.linear_chart(leaves, self._local.workspace) or self.log_chart(leaves)
-        with self._one_long:  # long sentences one at a time, in memory that is given back
-            self._check_memory(length)
-            return self.linear_chart(leaves, linear.workspace(self.grammar, length)) or self.log_chart(leaves)
+        with self._workspace(len(leaves)) as work:
+            return self.linear_chart(leaves, work) or self.log_chart(leaves)
+
+    def log_prob(self, leaves: np.ndarray) -> float:
+        """Log probability of the sentence: the inside pass alone."""
+        with self._workspace(len(leaves)) as work:
+            found = self._scaled_inside(leaves, work)
+            if found is None:
+                return self.log_chart(leaves).log_prob
+            if not len(leaves):
+                return -np.inf
+            cell = linear.cell_of.py_func(0, len(leaves))
+            whole = slice(work.offsets[cell], work.offsets[cell + 1])
+            root = np.concatenate([self.grammar.root_inner, self.grammar.root_leaf])
+            return float(log_of(work.inside[whole] @ root[work.symbols[whole]]) + found[1].sum())
+
+    @contextmanager
+    def _workspace(self, length: int) -> Iterator[linear.Workspace]:
+        if length > KEPT_LENGTH:
+            with self._one_long:  # long sentences one at a time, in memory that is given back
+                self._check_memory(length)
+                yield linear.workspace(self.grammar, length)
+            return
+        if getattr(self._local, "longest", -1) < length:
+            self._local.longest = min(max(2 * length, 40), KEPT_LENGTH)
+            self._local.workspace = linear.workspace(self.grammar, self._local.longest)
+        yield self._local.workspace
 
     def _check_memory(self, length: int) -> None:
         """Refuse a sentence whose chart may not fit, instead of being killed half-way."""
@@ -73,27 +92,30 @@ class Engine:
                              f"grammar ({self.grammar.n_interminals:,} in-terminals), {available / 1e9:.1f} GB are "
                              f"free; leave out sentences of more than about {fits:,} words")
 
-    def linear_chart(self, leaves: np.ndarray, work: linear.Workspace) -> Chart | None:
-        """The chart, or None where linear space is refused."""
-        length = len(leaves)
+    def _scaled_inside(self, leaves: np.ndarray, work: linear.Workspace) -> tuple[np.ndarray, np.ndarray] | None:
+        """Fill the workspace; the leaves as they were scaled and the log of what was taken off, or None if refused."""
         peak = leaves.max(axis=1, initial=0.0)
-        log_scale = np.log(np.where(peak > 0, peak, 1.0))
-        scaled = leaves / np.where(peak > 0, peak, 1.0)[:, None]
-        status, drift = linear.DRIFTING, 0.0
+        peak = np.where(peak > 0, peak, 1.0)
+        scaled, log_scale = leaves / peak[:, None], np.log(peak)
         for _ in range(MAX_RESCALES):
             smallest_leaf = scaled.min(initial=1.0, where=scaled > 0)
             if smallest_leaf * self._smallest_rule < linear.SMALLEST_RULE:
                 return None
             status, drift = linear.inside(self.grammar, scaled, self.is_full, work)
             if status != linear.DRIFTING:
-                break
+                return (scaled, log_scale) if status == linear.DONE else None
             bits = -round(drift) if abs(drift) >= 1 else -int(np.sign(drift))
             scaled = np.ldexp(scaled, bits)  # exact: every span of n words is multiplied by 2^(n bits)
             log_scale -= bits * np.log(2.0)
-        if status != linear.DONE or linear.outside(self.grammar, scaled, self.is_full, work) != linear.DONE:
+        return None
+
+    def linear_chart(self, leaves: np.ndarray, work: linear.Workspace) -> Chart | None:
+        """The chart, or None where linear space is refused."""
+        length, found = len(leaves), self._scaled_inside(leaves, work)
+        if found is None or linear.outside(self.grammar, found[0], self.is_full, work) != linear.DONE:
             return None
         offsets, symbols, inside, outside = linear.collect(length, work)
-        log_scale = np.append(0.0, np.cumsum(log_scale))
+        log_scale = np.append(0.0, np.cumsum(found[1]))
         whole = slice(offsets[length - 1], offsets[length]) if length else slice(0)
         total = float(inside[whole] @ outside[whole])  # beta of the whole sentence is the root distribution
         return Chart(

@@ -1,0 +1,59 @@
+"""Measure speed and memory, ours against others, in one run on the same data.
+
+`parsing` (the default): Inside-Outside engines against the reference and, where it is installed, torch-struct; growth
+with length and grammar size; the sampler.  `pretrain`: our training loop against transformers' Trainer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from typing import Any
+
+EXAMPLE = "run_all.sh bench parsing --treebank craft_penn.zip"
+
+
+def _parsing(args: argparse.Namespace) -> list[dict[str, Any]]:
+    from pcfg_artifact.tools import bench_parsing
+    return bench_parsing.run(args.treebank)
+
+
+def _pretrain(args: argparse.Namespace) -> list[dict[str, Any]]:
+    from pcfg_artifact.tools import bench_pretrain
+    return [bench_pretrain.run()]
+
+
+# Each gives rows: column -> value, a number or a text.
+BENCHMARKS: dict[str, Callable[[argparse.Namespace], list[dict[str, Any]]]] = {
+    "parsing": _parsing, "pretrain": _pretrain}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", choices=tuple(BENCHMARKS), default="parsing", metavar="NAME",
+                        help=f"one of {', '.join(BENCHMARKS)} (parsing)")
+    parser.add_argument("--treebank", default="embedded", metavar="SOURCE",
+                        help="parsing: learn the grammar from its training split, parse its test split (embedded)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    rows = BENCHMARKS[args.name](args)
+    print(json.dumps(rows, indent=1) if args.json else _table(rows))
+    return 0
+
+
+def _table(rows: list[dict[str, Any]]) -> str:
+    """Columns in the order in which rows first mention them."""
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    cells = [columns, *([_text(row.get(column)) for column in columns] for row in rows)]
+    widths = [max(len(line[n]) for line in cells) for n in range(len(columns))]
+    return "\n".join("  ".join(f"{cell:<{width}}" if n == 0 else f"{cell:>{width}}"
+                               for n, (cell, width) in enumerate(zip(line, widths, strict=True))).rstrip()
+                     for line in cells)
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:,.4g}" if isinstance(value, float) else str(value)

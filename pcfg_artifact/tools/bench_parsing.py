@@ -1,0 +1,193 @@
+"""Sentences per second of Inside-Outside: our engines, the reference, and torch-struct on a small dense grammar.
+
+Speeds are per core: sentences over CPU time of the one thread that works, the best of some rounds, so that other work
+on the machine changes little.  Peak memory is that of the process while a row runs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from itertools import product
+from typing import Any
+
+import numpy as np
+import torch
+
+from pcfg_artifact.grammar import PCFG, learn_pcfg
+from pcfg_artifact.grammar.sampling import Sampler
+from pcfg_artifact.parsing import inside_outside, sentence_leaves
+from pcfg_artifact.parsing.compiled import compiled
+from pcfg_artifact.parsing.cpu import Engine as CpuEngine
+from pcfg_artifact.parsing.torch_engine import Engine as TorchEngine
+from pcfg_artifact.pipeline import peak_memory_mb, reset_peak_memory
+from pcfg_artifact.seeding import stream
+from pcfg_artifact.treebank.reading import read_treebank
+from pcfg_artifact.treebank.splits import split
+
+N_SENTENCES, SHORTEST, LONGEST = 200, 5, 40
+GROWTH_LENGTHS, GROWTH_SENTENCES = (10, 20, 40, 80), 12
+REFERENCE_LENGTH, REFERENCE_SENTENCES = 12, 2
+GRAMMAR_SHARES = (8, 4, 2, 1)  # a grammar from every n-th training tree
+DENSE_SHAPES = ((20, 8), (30, 2), (40, 1))  # length, batch
+DENSE_INTERMINALS, DENSE_PRETERMINALS, DENSE_WORDS = 30, 60, 100
+ROUNDS = 3
+TORCH_STRUCT = "torch_struct"
+
+
+def run(treebank: str) -> list[dict[str, Any]]:
+    with single_thread():
+        trees = split(read_treebank(treebank))
+        grammar = learn_pcfg(trees.train)
+        sentences = [tree.words() for tree in trees.test if SHORTEST <= len(tree.words()) <= LONGEST][:N_SENTENCES]
+        return [*engines(grammar, sentences), *growth_with_length(grammar),
+                *growth_with_grammar(trees.train, sentences), *dense_grammar(), *sampler(grammar)]
+
+
+@contextmanager
+def single_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def timed(work: Callable[[], Any], rounds: int = ROUNDS) -> tuple[float, float]:
+    """CPU seconds of this thread, the best round, and peak megabytes; one call before is not counted."""
+    work()
+    reset_peak_memory()
+    seconds = []
+    for _ in range(rounds):
+        start = time.thread_time()
+        work()
+        seconds.append(time.thread_time() - start)
+    return min(seconds), peak_memory_mb()
+
+
+def row(what: str, size: str, n: int, work: Callable[[], Any], rounds: int = ROUNDS) -> dict[str, Any]:
+    seconds, megabytes = timed(work, rounds)
+    return {"what": what, "on": size, "sentences/s": n / seconds, "ms/sentence": 1000 * seconds / n,
+            "peak MB": round(megabytes)}
+
+
+def sizes(grammar: PCFG) -> str:
+    return (f"I {grammar.n_interminals}, P {grammar.n_preterminals}, {len(grammar.binary):,} rules, "
+            f"{len(compiled(grammar).inner.left):,} inner pairs")
+
+
+def consume(items: Iterator[Any]) -> None:
+    for chart in items:
+        if chart.n_entries:
+            chart.entry_marginals  # noqa: B018 - marginals are computed on access
+
+
+def engines(grammar: PCFG, sentences: Sequence[list[str]]) -> Iterator[dict[str, Any]]:
+    leaves = [sentence_leaves(grammar, sentence) for sentence in sentences]
+    mean = np.mean([len(sentence) for sentence in sentences])
+    on = f"{len(sentences)} sentences, mean length {mean:.1f}; {sizes(grammar)}"
+    tables = compiled(grammar)
+    cpu, torch_engine = CpuEngine(tables, is_full=False), TorchEngine(tables, False, "cpu")
+    yield row("cpu: inside", on, len(leaves), lambda: [cpu.log_prob(rows) for rows in leaves])
+    best = row("cpu: inside, outside, marginals", on, len(leaves), lambda: consume(map(cpu.chart, leaves)))
+    yield best
+    full = CpuEngine(tables, is_full=True)
+    yield ratio(row("cpu: the same, full outside", on, len(leaves), lambda: consume(map(full.chart, leaves)), 1), best)
+    yield ratio(row("torch: inside, outside, marginals", on, len(leaves),
+                    lambda: consume(torch_engine.charts(leaves)), 1), best)
+    short = [s for s in sentences if len(s) <= REFERENCE_LENGTH][-REFERENCE_SENTENCES:]
+    short_leaves = [sentence_leaves(grammar, sentence) for sentence in short]
+    on = f"{len(short)} sentences of {', '.join(str(len(s)) for s in short)} words; the same grammar"
+    best = row("cpu: inside, outside, marginals", on, len(short), lambda: consume(map(cpu.chart, short_leaves)))
+    yield best
+    yield ratio(row("reference: the same", on, len(short),
+                    lambda: consume(iter(inside_outside(grammar, short, backend="reference"))), 1), best)
+
+
+def ratio(slower: dict[str, Any], best: dict[str, Any]) -> dict[str, Any]:
+    """How many times as long it takes."""
+    return {**slower, "times as long": best["sentences/s"] / slower["sentences/s"]}
+
+
+def growth_with_length(grammar: PCFG) -> Iterator[dict[str, Any]]:
+    """Sampled sentences of one length each; the exponent is that between this length and the one before."""
+    engine = CpuEngine(compiled(grammar), is_full=False)
+    drawn = Sampler(grammar, 0).draw(0, 20_000).tokens
+    before: tuple[int, float] | None = None
+    for length in GROWTH_LENGTHS:
+        chosen = np.flatnonzero(drawn.lengths == length)[:GROWTH_SENTENCES]
+        leaves = [sentence_leaves(grammar, drawn.row(s).astype(np.int64)) for s in chosen]
+        if not leaves:
+            continue
+        found = row("cpu: growth with length", f"{len(leaves)} sampled sentences of {length} words", len(leaves),
+                    lambda leaves=leaves: consume(map(engine.chart, leaves)))
+        if before is not None:
+            found["exponent"] = np.log(found["ms/sentence"] / before[1]) / np.log(length / before[0])
+        before = length, found["ms/sentence"]
+        yield found
+
+
+def growth_with_grammar(train: Sequence[Any], sentences: Sequence[list[str]]) -> Iterator[dict[str, Any]]:
+    for share in GRAMMAR_SHARES:
+        grammar = learn_pcfg(train[::share])
+        engine = CpuEngine(compiled(grammar), is_full=False)
+        leaves = [sentence_leaves(grammar, sentence) for sentence in sentences[:50]]
+        yield row("cpu: growth with grammar", f"{len(leaves)} sentences; {sizes(grammar)}", len(leaves),
+                  lambda leaves=leaves, engine=engine: consume(map(engine.chart, leaves)))
+
+
+def sampler(grammar: PCFG) -> Iterator[dict[str, Any]]:
+    yield row("sampler", "20,000 trees", 20_000, lambda: Sampler(grammar, 0).draw(0, 20_000))
+
+
+# ---- a dense grammar, for what cannot use sparse rules ---------------------------------------------------------------
+
+
+def random_dense_grammar() -> PCFG:
+    """Every rule over 30 in-terminals and 60 pre-terminals."""
+    rng = stream(0, "bench dense grammar")
+    n = DENSE_INTERMINALS + DENSE_PRETERMINALS
+    binary = rng.dirichlet(np.ones(n * n), size=DENSE_INTERMINALS).reshape(-1)
+    lexical = rng.dirichlet(np.ones(DENSE_WORDS), size=DENSE_PRETERMINALS).reshape(-1)
+    return PCFG(
+        interminals=tuple(f"I{a}" for a in range(DENSE_INTERMINALS)),
+        preterminals=tuple(f"P{p}" for p in range(DENSE_PRETERMINALS)),
+        words=tuple(f"w{w}" for w in range(DENSE_WORDS)),
+        root=np.concatenate([np.full(DENSE_INTERMINALS, 1 / DENSE_INTERMINALS), np.zeros(DENSE_PRETERMINALS)]),
+        binary=np.array(list(product(range(DENSE_INTERMINALS), range(n), range(n)))), binary_prob=binary,
+        lexical=np.array(list(product(range(DENSE_INTERMINALS, n), range(DENSE_WORDS)))), lexical_prob=lexical)
+
+
+def dense_grammar() -> Iterator[dict[str, Any]]:
+    grammar = random_dense_grammar()
+    rng = stream(0, "bench dense sentences")
+    cpu, ours = CpuEngine(compiled(grammar), False), TorchEngine(compiled(grammar), False, "cpu")
+    for length, batch in DENSE_SHAPES:
+        sentences = rng.integers(DENSE_WORDS, size=(batch, length))
+        leaves = [sentence_leaves(grammar, sentence) for sentence in sentences]
+        on = f"dense, I {DENSE_INTERMINALS}, P {DENSE_PRETERMINALS}; length {length}, batch {batch}"
+        yield row("cpu: inside, outside, marginals", on, batch, lambda leaves=leaves: consume(map(cpu.chart, leaves)))
+        best = row("torch: the same", on, batch, lambda leaves=leaves: consume(ours.charts(leaves)))
+        yield best
+        if find_spec(TORCH_STRUCT) is None:
+            yield {"what": "torch-struct: the same", "on": "not installed: pip install torch-struct"}
+        else:
+            yield ratio(row("torch-struct: the same", on, batch, torch_struct_work(grammar, sentences), 1), best)
+
+
+def torch_struct_work(grammar: PCFG, sentences: np.ndarray) -> Callable[[], Any]:
+    from torch_struct import SentCFG  # optional: from PyPI
+
+    batch, n, n_interminals = len(sentences), grammar.n_nonterminals, grammar.n_interminals
+    leaves = np.stack([sentence_leaves(grammar, sentence) for sentence in sentences])
+    rules = torch.as_tensor(grammar.binary_prob.reshape(n_interminals, n, n)).log().expand(batch, -1, -1, -1)
+    root = torch.as_tensor(grammar.root[:n_interminals]).log().expand(batch, -1)
+    terms = torch.as_tensor(leaves).log()
+
+    def work() -> Any:
+        return SentCFG((terms, rules.contiguous(), root.contiguous()),
+                       lengths=torch.full((batch,), sentences.shape[1])).marginals
+    return work
