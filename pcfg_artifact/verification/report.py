@@ -70,7 +70,7 @@ def tone(verdict: Verdict) -> str:
 
 def render(page: Page) -> str:
     folder = resources.files("pcfg_artifact.verification")
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string((folder / "report.html").read_text(encoding="utf-8"))
     by_id = {relation.id: relation for relation in page.relations}
     order = (*ORDER, Verdict.NOT_APPLICABLE)
@@ -83,7 +83,8 @@ def render(page: Page) -> str:
         passed=passed(page.judgements), claims=claims, tables=page.tables, undrawn=page.undrawn,
         counts=[counts(page.judgements, against, name) for against, name in
                 (("relation", "Claims"), ("record", "Recorded numbers"), ("paper", "Numbers of the paper"))],
-        deviations=deviations[:MAXIMUM_DEVIATIONS], n_deviations=len(deviations), tone=tone, number=number,
+        deviations=deviations[:MAXIMUM_DEVIATIONS], n_deviations=len(deviations),
+        n_numbers=sum(j.against != "relation" and j.verdict == Verdict.MATCH for j in page.judgements), tone=tone, number=number,
         printed=printed,
         drawings=[replace(drawing, svg=Markup(drawing.svg)) for drawing in page.drawings])
 

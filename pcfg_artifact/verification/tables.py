@@ -63,6 +63,11 @@ class Table:
     rows: tuple[str, ...]
     entries: dict[tuple[str, str], Entry]
 
+    @property
+    def is_paper(self) -> bool:
+        """One of the paper's, or a table that its text is about."""
+        return any(entry.paper is not None for entry in self.entries.values())
+
 
 def counterparts(roles: Roles) -> dict[str, str]:
     """Model of this run -> the paper's model in the same role; at paper scale every model is its own."""
@@ -82,7 +87,7 @@ def lay_out(measured: Measured, paper: Mapping[Cell, Expected], judgements: Iter
             judged[judgement.cell] = judgement
     others = sorted({cell.table for cell in measured} - set(TITLES) - set(FIGURES))
     tables = []
-    for name, title in [*TITLES.items(), *((name, f"Further: {name}") for name in others)]:
+    for name, title in [*TITLES.items(), *((name, name.replace("_", " ")) for name in others)]:
         cells = [cell for cell in measured if cell.table == name]
         if not cells:
             cells = [cell for cell in paper if cell.table == name]
