@@ -84,8 +84,8 @@ def render(page: Page) -> str:
         counts=[counts(page.judgements, against, name) for against, name in
                 (("relation", "Claims"), ("record", "Recorded numbers"), ("paper", "Numbers of the paper"))],
         deviations=deviations[:MAXIMUM_DEVIATIONS], n_deviations=len(deviations),
-        n_numbers=sum(j.against != "relation" and j.verdict == Verdict.MATCH for j in page.judgements), tone=tone, number=number,
-        printed=printed,
+        n_numbers=sum(j.against != "relation" and j.verdict == Verdict.MATCH for j in page.judgements),
+        tone=tone, number=number, printed=printed,
         drawings=[replace(drawing, svg=Markup(drawing.svg)) for drawing in page.drawings])
 
 
