@@ -62,7 +62,7 @@ def judge(run: Run, measured: Measured, paper: Mapping[Cell, Expected], record: 
     applicable = record if why_not is None else None
     return [*judge_relations(run, measured, relations, applicable),
             *judge_record(measured, applicable, why_not or ""),
-            *judge_paper(run, measured, paper)]
+            *judge_paper(run, measured, paper, applicable)]
 
 
 def record_applies(run: Run, record: Record | None) -> str | None:
@@ -107,7 +107,8 @@ def judge_record(measured: Measured, record: Record | None, why_not: str) -> lis
     return judgements
 
 
-def judge_paper(run: Run, measured: Measured, paper: Mapping[Cell, Expected]) -> list[Judgement]:
+def judge_paper(run: Run, measured: Measured, paper: Mapping[Cell, Expected],
+                record: Record | None) -> list[Judgement]:
     """The paper's numbers, which apply to the paper profile on the paper's trees only."""
     why_not = paper_applies(run, measured)
     judgements = []
@@ -117,9 +118,22 @@ def judge_paper(run: Run, measured: Measured, paper: Mapping[Cell, Expected]) ->
         elif expected.tolerance is None:
             verdict, reason = Verdict.NOT_APPLICABLE, expected.reason
         else:
-            verdict, reason = judge_number(expected, measured), expected.reason
+            verdict, reason = _against_record(expected, judge_number(expected, measured), record)
         judgements.append(_number("paper", expected, measured, verdict, "", reason))
     return judgements
+
+
+def _against_record(expected: Expected, verdict: Verdict, record: Record | None) -> tuple[Verdict, str]:
+    """A number of the paper that recorded runs missed too is known; one that they met, or missed, must stay so."""
+    recorded = record.cells.get(expected.cell) if record is not None else None
+    if recorded is None or verdict not in (Verdict.MATCH, Verdict.DIFFERS):
+        return verdict, expected.reason
+    was_close = abs(recorded.value - expected.value) <= expected.tolerance
+    if was_close:
+        return verdict, expected.reason
+    if verdict == Verdict.MATCH:
+        return Verdict.DIFFERS, "the paper's number is met now, but is recorded as missed; record the profile again"
+    return Verdict.AS_RECORDED, f"recorded as {recorded.value:.4g} over {len(record.seeds)} seeds; {expected.reason}"
 
 
 def paper_applies(run: Run, measured: Measured) -> str | None:

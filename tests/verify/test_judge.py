@@ -171,6 +171,18 @@ def test_a_recorded_claim_that_left_the_file_fails(record, rows, measure, paper,
     assert not passed(judgements)
 
 
+@pytest.mark.parametrize(("recorded", "now", "verdict"), [
+    (69.0, 69.0, Verdict.MATCH), (69.0, 55.0, Verdict.DIFFERS), (55.0, 55.0, Verdict.AS_RECORDED),
+    (55.0, 69.0, Verdict.DIFFERS)])
+def test_a_number_of_the_paper_is_judged_by_its_record_where_there_is_one(rows, measure, paper, recorded, now, verdict):
+    found = None
+    for seed in range(3):
+        measured = replaced(measure(rows), F1, recorded)
+        found = add_seed(found, "paper", "trees", "settings", seed, measured, "commit 0")
+    judgements = judge(PAPER, replaced(measured, F1, now), paper, found, [])
+    assert verdicts(judgements, "paper")[str(F1)] == verdict
+
+
 # ---- recording ------------------------------------------------------------------------------------------------------
 
 
