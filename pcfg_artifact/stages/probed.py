@@ -86,7 +86,7 @@ def _square(scores: Ragged, s: int, length: int) -> np.ndarray | None:
         return None
     square = np.zeros((length + 1, length + 1), np.float32)
     square[cell_bounds(length)] = row
-    return square
+    return square if square.max() > 0 else None
 
 
 # ---- models ----------------------------------------------------------------------------------------------------------
