@@ -58,13 +58,6 @@ class HeadMatrices:
         row, column = np.divmod(cells[cell], self.n_columns)
         return HeadMatrices(len(weights), self.n_rows, self.n_columns, head, row, column, mixed[head, cell])
 
-    def select(self, heads: slice) -> HeadMatrices:
-        """The heads of a contiguous range, renumbered from 0."""
-        start, stop, _ = heads.indices(self.n_heads)
-        kept = (self.head >= start) & (self.head < stop)
-        return HeadMatrices(stop - start, self.n_rows, self.n_columns, self.head[kept] - start,
-                            self.row[kept], self.column[kept], self.value[kept])
-
 
 def one_head(matrix: np.ndarray) -> HeadMatrices:
     return HeadMatrices.from_dense(matrix[None])
