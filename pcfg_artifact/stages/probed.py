@@ -12,7 +12,7 @@ from transformers import AutoModel, AutoTokenizer
 from transformers.utils import logging
 
 from pcfg_artifact.artifacts import Ragged
-from pcfg_artifact.errors import StageError
+from pcfg_artifact.errors import StageError, UsageError
 from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.parsing.charts import cell_bounds
 from pcfg_artifact.probing.corpus import Corpus, Layer, unseen
@@ -101,8 +101,16 @@ def load_encoder(folder: Path, *, random_seed: int | None = None, attention: str
     """(model, tokenizer) of a Hugging Face folder; with `random_seed`, the same architecture before any training."""
     logging.set_verbosity_error()  # it warns of heads that no probe reads
     logging.disable_progress_bar()
-    tokenizer = AutoTokenizer.from_pretrained(folder, add_prefix_space=True)
-    model = AutoModel.from_pretrained(folder, attn_implementation=attention, dtype=torch.float32)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, add_prefix_space=True, local_files_only=True)
+        model = AutoModel.from_pretrained(folder, attn_implementation=attention, dtype=torch.float32,
+                                          local_files_only=True)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{folder} cannot be loaded as an encoder with its tokenizer ({error}); give a folder written "
+                         f"by save_pretrained of both") from error
+    if not tokenizer.is_fast:
+        raise UsageError(f"the tokenizer in {folder} does not say which word a piece belongs to; save its fast version "
+                         f"(tokenizer.json) there")
     if random_seed is not None:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derive_seed(random_seed, "random weights") >> 1)
