@@ -90,11 +90,14 @@ def train(model: RobertaForMaskedLM, corpus: MaskedCorpus, recipe: Recipe, *, se
         module = DistributedDataParallel(module, gradient_as_bucket_view=True)
     autocast = torch.autocast(device.type, HALF[place.precision]) if place.precision in HALF else nullcontext()
 
+    # Not torch.manual_seed: without a GPU it keeps a record of every call for the day when CUDA starts.
+    generator = torch.default_generator if device.type == "cpu" else torch.cuda.default_generators[device.index or 0]
+    parameters = list(model.parameters())
     unread: list[torch.Tensor] = []
     model.train()
     for step, share in prefetched(corpus, progress.step, recipe.steps, place):
         # Dropout's random numbers depend on (seed, step, rank) alone, so a resumed run draws the same ones.
-        torch.manual_seed(derive_seed(seed, "dropout", step, place.rank) % 2**63)
+        generator.manual_seed(derive_seed(seed, "dropout", step, place.rank) % 2**63)
         for group in optimizer.param_groups:
             group["lr"] = recipe.rate(step)
         scale = 1.0 / max(share.n_masked, 1)
@@ -109,7 +112,7 @@ def train(model: RobertaForMaskedLM, corpus: MaskedCorpus, recipe: Recipe, *, se
         if place.world_size > 1:
             distributed.all_reduce(total)
         scaler.unscale_(optimizer)
-        torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip)
+        torch.nn.utils.clip_grad_norm_(parameters, recipe.clip)
         scaler.step(optimizer)
         scaler.update()
         optimizer.zero_grad(set_to_none=True)
