@@ -48,10 +48,8 @@ class Engine:
         ones = np.ones(len(inner.left))
         self.to_left = self._matrix(inner.left, np.arange(len(inner.left)), ones, n_interminals, len(inner.left))
         self.to_right = self._matrix(inner.right, np.arange(len(inner.left)), ones, n_interminals, len(inner.left))
-        n_leaf = grammar.n_preterminals
-        self.right_leaf = LeafPairs(self, grammar.right_leaf, n_interminals)
-        self.left_leaf = LeafPairs(self, grammar.left_leaf, n_interminals)
-        self.two_leaves = LeafPairs(self, grammar.two_leaves, n_leaf)
+        self.right_leaf, self.left_leaf = LeafEdges(self, grammar.right_leaf), LeafEdges(self, grammar.left_leaf)
+        self.two_leaves = LeafPairs(self, grammar.two_leaves)
         self.root_inner = torch.as_tensor(grammar.root_inner, dtype=self.dtype, device=self.device)
         self.root_leaf = torch.as_tensor(grammar.root_leaf, dtype=self.dtype, device=self.device)
 
@@ -120,18 +118,38 @@ class Engine:
                 for n in range(len(leaves))]
 
 
-class LeafPairs:
-    """Pairs of a pre-terminal and another child: their rows, and the matrices to and from parents."""
+class LeafEdges:
+    """Rules with a pre-terminal and an in-terminal child as edges (A, B) from that child B to the parent A.
 
-    def __init__(self, engine: Engine, rules: LeafRules, n_other: int) -> None:
-        leaf = np.repeat(np.arange(engine.grammar.n_preterminals), np.diff(rules.first))
+    What a word gives an edge is the sum over p of P(A -> .. p ..) leaf(p): `weights` (E, P), applied once for all.
+    """
+
+    def __init__(self, engine: Engine, rules: LeafRules) -> None:
+        n_interminals, n_preterminals = engine.grammar.n_interminals, engine.grammar.n_preterminals
+        leaf = np.repeat(np.arange(n_preterminals), np.diff(rules.first))
+        edges, edge_of_rule = np.unique(np.stack([rules.parent, rules.other], axis=1).astype(np.int64), axis=0,
+                                        return_inverse=True)
+        edge_of_rule, numbers, ones = edge_of_rule.reshape(-1), np.arange(len(edges)), np.ones(len(edges))
+        self.parent, self.other = engine._index(edges[:, 0]), engine._index(edges[:, 1])
+        self.weights = engine._matrix(edge_of_rule, leaf, rules.prob, len(edges), n_preterminals)
+        self.to_leaf = engine._matrix(leaf, edge_of_rule, rules.prob, n_preterminals, len(edges))
+        self.to_parent = engine._matrix(edges[:, 0], numbers, ones, n_interminals, len(edges))
+        self.to_other = engine._matrix(edges[:, 1], numbers, ones, n_interminals, len(edges))
+
+
+class LeafPairs:
+    """Pairs of two pre-terminals: their rows, and the matrices to and from parents."""
+
+    def __init__(self, engine: Engine, rules: LeafRules) -> None:
+        n_preterminals = engine.grammar.n_preterminals
+        leaf = np.repeat(np.arange(n_preterminals), np.diff(rules.first))
         pairs, pair_of_rule = np.unique(np.stack([leaf, rules.other.astype(np.int64)], axis=1), axis=0,
                                         return_inverse=True)
         numbers, ones = np.arange(len(pairs)), np.ones(len(pairs))
-        self.leaf, self.other = engine._index(pairs[:, 0]), engine._index(pairs[:, 1])
+        self.left, self.right = engine._index(pairs[:, 0]), engine._index(pairs[:, 1])
         self.rules = engine._rules(rules.parent, pair_of_rule.reshape(-1), rules.prob, len(pairs))
-        self.to_leaf = engine._matrix(pairs[:, 0], numbers, ones, engine.grammar.n_preterminals, len(pairs))
-        self.to_other = engine._matrix(pairs[:, 1], numbers, ones, n_other, len(pairs))
+        self.to_left = engine._matrix(pairs[:, 0], numbers, ones, n_preterminals, len(pairs))
+        self.to_right = engine._matrix(pairs[:, 1], numbers, ones, n_preterminals, len(pairs))
 
 
 def apply(matrix: torch.Tensor, x_QSN: torch.Tensor) -> torch.Tensor:
@@ -150,6 +168,9 @@ class Run:
         self.alpha: dict[int, torch.Tensor] = {}
         self.left: dict[int, torch.Tensor] = {}  # alpha by pair, of the left child and of the right child
         self.right: dict[int, torch.Tensor] = {}
+        # what each word gives the edges that it makes as a right and as a left child
+        self.right_word = apply(engine.right_leaf.weights, leaves)
+        self.left_word = apply(engine.left_leaf.weights, leaves)
         self.bits = np.zeros(self.n_sentences)  # binary digits per word that were taken off the leaves
 
     def inside(self) -> None:
@@ -158,11 +179,13 @@ class Run:
             n_starts = self.longest - width + 1
             if width == 2:
                 pairs = engine.two_leaves
-                total = apply(pairs.rules[0], self.leaves[pairs.leaf, :n_starts] * self.leaves[pairs.other, 1:])
+                total = apply(pairs.rules[0], self.leaves[pairs.left, :n_starts] * self.leaves[pairs.right, 1:])
             else:
-                total = self._from_leaf(engine.right_leaf, self.alpha[width - 1][:, :n_starts],
-                                        self.leaves[:, width - 1:])
-                total += self._from_leaf(engine.left_leaf, self.alpha[width - 1][:, 1:], self.leaves[:, :n_starts])
+                below = self.alpha[width - 1]
+                total = apply(engine.right_leaf.to_parent,
+                              below[:, :n_starts][engine.right_leaf.other] * self.right_word[:, width - 1:])
+                total += apply(engine.left_leaf.to_parent,
+                               below[:, 1:][engine.left_leaf.other] * self.left_word[:, :n_starts])
             if width >= 4 and len(engine.inner_left):
                 pairs_QSN = torch.zeros_like(self.left[2][:, :n_starts])
                 for k in range(2, width - 1):
@@ -173,10 +196,6 @@ class Run:
             if width % RESCALE_EVERY == 0:
                 self._rescale(width)
 
-    @staticmethod
-    def _from_leaf(pairs: LeafPairs, neighbour: torch.Tensor, leaf: torch.Tensor) -> torch.Tensor:
-        return apply(pairs.rules[0], neighbour[pairs.other] * leaf[pairs.leaf])
-
     def _rescale(self, width: int) -> None:
         """Multiply the leaves by a power of two per word where values drift from 1; exact, the same for all spans."""
         peak = self.alpha[width].amax(dim=(0, 1)).double().cpu().numpy()
@@ -186,7 +205,8 @@ class Run:
         bits = np.where(np.abs(drift) > RESCALE_BITS, -np.round(drift / width), 0.0)
         self.bits += bits
         per_word = torch.as_tensor(bits, dtype=self.engine.dtype, device=self.leaves.device)
-        self.leaves *= torch.exp2(per_word)
+        for tensor in (self.leaves, self.right_word, self.left_word):
+            tensor *= torch.exp2(per_word)
         for w, alpha in self.alpha.items():
             for tensor in (alpha, self.left[w], self.right[w]):
                 tensor *= torch.exp2(w * per_word)
@@ -197,6 +217,8 @@ class Run:
         self.leaf_beta = torch.zeros_like(self.leaves)
         to_left = {w: torch.zeros_like(x) for w, x in self.left.items()}
         to_right = {w: torch.zeros_like(x) for w, x in self.right.items()}
+        word_edges = {edges: (weights, torch.zeros_like(weights)) for edges, weights in (
+            (engine.right_leaf, self.right_word), (engine.left_leaf, self.left_word))}
         for n, length in enumerate(self.lengths):
             if length == 1:
                 self.leaf_beta[:, 0, n] = engine.root_leaf
@@ -209,26 +231,23 @@ class Run:
             if width == 2:
                 pairs = engine.two_leaves
                 given = apply(pairs.rules[1], beta)
-                self.leaf_beta[:, :-1] += apply(pairs.to_leaf, given * self.leaves[pairs.other, 1:])
-                self.leaf_beta[:, 1:] += apply(pairs.to_other, given * self.leaves[pairs.leaf, :-1])
+                self.leaf_beta[:, :-1] += apply(pairs.to_left, given * self.leaves[pairs.right, 1:])
+                self.leaf_beta[:, 1:] += apply(pairs.to_right, given * self.leaves[pairs.left, :-1])
                 continue
             below, alpha = self.beta[width - 1], self.alpha[width - 1]
-            self._to_leaf(engine.right_leaf, beta, below[:, :n_starts], alpha[:, :n_starts],
-                          self.leaf_beta[:, width - 1:], self.leaves[:, width - 1:])
-            self._to_leaf(engine.left_leaf, beta, below[:, 1:], alpha[:, 1:],
-                          self.leaf_beta[:, :n_starts], self.leaves[:, :n_starts])
+            for edges, child, word in ((engine.right_leaf, slice(0, n_starts), slice(width - 1, longest)),
+                                       (engine.left_leaf, slice(1, n_starts + 1), slice(0, n_starts))):
+                weights, collected = word_edges[edges]
+                given = beta[edges.parent]
+                below[:, child] += apply(edges.to_other, given * weights[:, word])
+                collected[:, word].addcmul_(given, alpha[:, child][edges.other])
             if width >= 4 and len(engine.inner_left):
                 given = apply(engine.inner_rules[1], beta)
                 for k in range(2, width - 1):
                     to_left[k][:, :n_starts].addcmul_(given, self.right[width - k][:, k:k + n_starts])
                     to_right[width - k][:, k:k + n_starts].addcmul_(given, self.left[k][:, :n_starts])
-
-    @staticmethod
-    def _to_leaf(pairs: LeafPairs, beta: torch.Tensor, other_beta: torch.Tensor, other: torch.Tensor,
-                 leaf_beta: torch.Tensor, leaf: torch.Tensor) -> None:
-        given = apply(pairs.rules[1], beta)
-        other_beta += apply(pairs.to_other, given * leaf[pairs.leaf])
-        leaf_beta += apply(pairs.to_leaf, given * other[pairs.other])
+        for edges, (_, collected) in word_edges.items():
+            self.leaf_beta += apply(edges.to_leaf, collected)
 
     # ---- compact charts --------------------------------------------------------------------------------------------
 
