@@ -139,27 +139,28 @@ def test_float32_needs_rescaled_leaves_and_then_keeps_marginals(random_grammar, 
 @pytest.mark.craft
 @pytest.mark.slow
 def test_english_charts_of_theorem_3_2_equal_the_engines(craft_treebank, craft_grammar):
-    sentences = [words for words in (tree.words() for tree in split(craft_treebank).test) if 10 <= len(words) <= L][:20]
+    of_length = {len(words): words for words in (tree.words() for tree in reversed(split(craft_treebank).test))}
+    sentences = [of_length[n] for n in (25, 1, 2, 5, 8, 11, 14, 17, 20, 23)]
     model = RelativeInsideOutside(craft_grammar, L)
     single = RelativeInsideOutside(craft_grammar, L, dtype=torch.float32, rescale=True)
     for number, sentence in enumerate(sentences):
         chart = inside_outside(craft_grammar, [sentence], backend="cpu", outside="full")[0]
         for found, expected in zip(model.read_charts(model(sentence)), linear(chart), strict=True):
             assert entry_errors(found, expected).max() <= 1e-9
-        if number < 5:
+        if number < 1:
             assert np.abs(single.read_marginals(single(sentence)) - chart.marginals).max() <= 1e-5
 
 
 @pytest.mark.craft
 @pytest.mark.parametrize("variant", ["vm", "novm"])
-def test_english_low_rank_model_runs_the_approximate_recursion(craft_treebank, variant):
+def test_english_low_rank_model_runs_the_approximate_recursion(craft_treebank, craft_grammar, variant):
     parts = split(craft_treebank)
-    grammar = learn_pcfg(parts.train, variant=variant)
+    grammar = craft_grammar if variant == "vm" else learn_pcfg(parts.train, variant=variant)
     model = ApproximateInsideOutside(grammar, L, 20, 45, 15)
     n_leaves = len(model.plan.leaf_symbols)
     assert (model.n_layers, model.n_heads) == (2 * L + 1, 15)
     assert model.embedding_dim == n_leaves + 2 * (L - 1) * 20 + 45 + 1
-    sentences = [words for words in (tree.words() for tree in parts.test) if 2 <= len(words) <= L][:20]
+    sentences = [words for words in (tree.words() for tree in parts.test) if 2 <= len(words) <= L][:12]
     end_to_end = []
     for sentence, charts in zip(sentences, model.read_charts(model(sentences)), strict=True):
         expected, before = recursion_charts(model, sentence, charts)
