@@ -108,6 +108,7 @@ class PretrainConfig:
     seed: int
     models: tuple[str, ...]
     width: int
+    initial_scale: float  # standard deviation of the random weights
     dropout: float
     max_length: int  # words; longer sentences are left out and counted
     mask_rate: float

@@ -60,7 +60,7 @@ def write_jobs(cfg: PretrainConfig, grammar: PCFG, inputs: Inputs, out: StageDir
     for name in cfg.models:
         # An impossible shape is refused before anything is trained.
         build_config(Shape.parse(name), n_words=grammar.n_words, width=cfg.width, max_length=cfg.max_length,
-                     dropout=cfg.dropout)
+                     dropout=cfg.dropout, initial_scale=cfg.initial_scale)
         shards = {split: str(sample.path(f"{split}/tokens").resolve()) for split in ("pretraining", "validation")}
         out.write_json(f"scratch/{name}/job", {
             "model": name, "config": asdict(cfg), "words": grammar.words, "device": out.machine.device,

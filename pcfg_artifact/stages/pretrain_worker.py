@@ -83,7 +83,8 @@ def run_job(path: Path) -> None:
     # Whatever masks a model is trained with, it is judged under the same ones.
     training_split, validation_split = (data.MaskedCorpus(shard, masking=VALIDATION_MASKS, **common)
                                         for shard in (pretraining, read_shard(job["validation"])))
-    config = model.build_config(model.Shape.parse(name), width=cfg["width"], dropout=cfg["dropout"], **sizes)
+    config = model.build_config(model.Shape.parse(name), width=cfg["width"], dropout=cfg["dropout"],
+                                initial_scale=cfg["initial_scale"], **sizes)
     network = model.build_model(config, cfg["seed"])
     if place.precision == "float64":
         network.double()
