@@ -8,8 +8,10 @@ from transformers import RobertaConfig
 
 from pcfg_artifact.mlm.model import count_parameters
 
-# Sustained floating-point operations per second and process: a CPU core at width 128, a data-centre GPU in bfloat16.
+# Per process: sustained floating-point operations per second of a CPU core and of a data-centre GPU in bfloat16, and
+# seconds that a layer of one step takes however small it is.  The CPU's are measured at widths 64 and 128.
 OPERATIONS_PER_SECOND = {"cpu": 3e10, "cuda": 8e13}
+SECONDS_PER_LAYER = {"cpu": 3e-3, "cuda": 2e-3}
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,8 @@ def estimate(config: RobertaConfig, *, steps: int, batch_size: int, batch_tokens
     # Forward and backward are 6 operations per parameter and token; attention scores and sums are 12 per pair of words.
     per_token = 6 * layers + 12 * config.num_hidden_layers * width * tokens
     per_token += 6 * mask_rate * width * (config.vocab_size + width)
-    seconds = steps * batch_size * tokens * per_token / (OPERATIONS_PER_SECOND[device] * n_processes)
+    seconds = batch_size * tokens * per_token / (OPERATIONS_PER_SECOND[device] * n_processes)
+    seconds = steps * (seconds + SECONDS_PER_LAYER[device] * config.num_hidden_layers)
     # Kept for the backward pass: about 18 vectors of the model's width per layer and token; scores of masked words.
     activations = batch_tokens * (18 * width * config.num_hidden_layers + 3 * mask_rate * config.vocab_size)
     return Estimate(steps, seconds, 4 * (4 * total + activations) / 1e6)
