@@ -98,7 +98,7 @@ class ConstructConfig:
     sign_rule: Literal["clip", "literal", "signed"]
     n_training: int  # treebank sentences from which transforms are learned
     n_parsed: int  # treebank test sentences that the approximate models parse
-    n_dense: int  # of them, the shortest also go through full matrices
+    n_dense: int  # of them, the longest also go through full matrices
 
 
 @dataclass(frozen=True)

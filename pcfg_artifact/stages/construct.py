@@ -110,12 +110,12 @@ def approximate_metrics(variant: str, grammar: PCFG, train: list[list[str]], sam
         yield from parsing_metrics(name, test, trees[:len(test)], is_parsed[:len(test)], cfg.seed)
     if cfg.n_dense:  # the same weights as full matrices, a layer at a time
         dense, agreement = ApproximateInsideOutside(*options, backend="dense"), Agreement(L)
-        shortest = sorted(words, key=len)[:cfg.n_dense]
-        for charts, sentence in zip(dense.read_charts(dense(shortest)), shortest, strict=True):
+        longest = sorted(words, key=len)[-cfg.n_dense:]
+        for charts, sentence in zip(dense.read_charts(dense(longest)), longest, strict=True):
             agreement.add(*approximate_errors(dense, sentence, charts))
         for chart in CHARTS:
             yield Metric("agreement", f"low_rank dense{suffix}", chart, cfg.seed, agreement.worst(chart),
-                         len(shortest), "relative_error")
+                         len(longest), "relative_error")
 
 
 def model_metrics(name: str, model: ConstructedTransformer, claimed: dict[str, int], agreement: Agreement,
