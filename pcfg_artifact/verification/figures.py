@@ -199,6 +199,7 @@ def f1_by_width(tables: Tables, roles: Roles) -> Drawing | None:
     for index, name in enumerate(names):
         _line(axis, *_numbers(rows[name], "width "), index, name.removesuffix(" PTB").replace("IO", "Inside-Outside"))
     axis.set(xlabel="span width (words)", ylabel="F1")
+    axis.xaxis.get_major_locator().set_params(integer=True)
     axis.legend()
     return finish(figure, "f1_by_width", "Parsing F1 by span width",
                   "Whole-tree F1 is dominated by short spans; this shows where each parser loses.")
