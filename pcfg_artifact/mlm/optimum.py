@@ -129,5 +129,6 @@ def groups(gap: Gap, known: dict[str, np.ndarray]) -> Iterator[tuple[str, np.nda
     for name, edges in BINS.items():
         values = gap.entropy if name == "entropy" else known[name]
         for low, high in pairwise(edges):
-            label = f"{low}+" if high == np.inf else (f"{low}-{high}" if name == "entropy" else f"{low}-{high - 1}")
+            last = high if name == "entropy" else high - 1  # the others are whole numbers
+            label = f"{low}+" if high == np.inf else f"{low}" if low == last else f"{low}-{last}"
             yield f"{name} {label}", (values >= low) & (values < high)
