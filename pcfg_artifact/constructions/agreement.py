@@ -108,6 +108,12 @@ def approximate_errors(model: ApproximateInsideOutside, sentence: Sentence, char
     return inside, outside
 
 
+def end_to_end_errors(model: ApproximateInsideOutside, sentence: Sentence, charts: Charts) -> np.ndarray:
+    """Errors of all inside and outside spans against the algorithm's own pass, relative to the span's largest entry."""
+    return np.concatenate([span_errors(found, expected)[np.triu_indices(len(found), 1)]
+                           for found, expected in zip(charts, algorithm_charts(model, sentence), strict=True)])
+
+
 class Agreement:
     """Largest error over sentences: of each chart, by width of the span and by length of the sentence."""
 

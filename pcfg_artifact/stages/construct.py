@@ -15,7 +15,14 @@ from pcfg_artifact.constructions import (
     RelativeInsideOutside,
     sizes,
 )
-from pcfg_artifact.constructions.agreement import CHARTS, Agreement, approximate_errors, entry_errors, linear
+from pcfg_artifact.constructions.agreement import (
+    CHARTS,
+    Agreement,
+    approximate_errors,
+    end_to_end_errors,
+    entry_errors,
+    linear,
+)
 from pcfg_artifact.constructions.filling import example
 from pcfg_artifact.constructions.transformer import ConstructedTransformer
 from pcfg_artifact.errors import StageError
@@ -28,6 +35,7 @@ from pcfg_artifact.treebank.binarise import VARIANTS
 from pcfg_artifact.treebank.tree import Tree
 
 EXAMPLE_WORDS = range(8, 13)
+CLOSE = 1e-9  # a span's error against the whole pass of the algorithm; projection may cancel a span to noise
 BATCH = 32  # sentences that an approximate model parses at once
 
 
@@ -97,16 +105,21 @@ def approximate_metrics(variant: str, grammar: PCFG, train: list[list[str]], sam
                                [chart.log_prob > -np.inf for chart in exact], cfg.seed)
     for name, model in ((f"few{suffix}", few), (f"low_rank{suffix}", low_rank)):
         agreement, trees, is_parsed, sentences = Agreement(L), [], [], words + sampled
+        whole_pass = []
         batches = [sentences[first:first + BATCH] for first in range(0, len(sentences), BATCH)]
         for batch in out.progress(batches, total=len(batches), desc=name):
             embeddings = model(batch)
             for sentence, charts, marginals in zip(batch, model.read_charts(embeddings),
                                                    model.read_marginals(embeddings), strict=True):
                 agreement.add(*approximate_errors(model, sentence, charts))
+                whole_pass.append(end_to_end_errors(model, sentence, charts))
                 trees.append(best_binary_tree(marginals.max(axis=-1)))
                 is_parsed.append(bool(marginals.any()))
         claimed = sizes.claimed_approximate(cfg.n_interminals, model.rank, L)
         yield from model_metrics(name, model, claimed, agreement, cfg)
+        errors = np.concatenate(whole_pass)
+        yield Metric("agreement", name, "spans within 1e-9 end to end", cfg.seed, float(np.mean(errors <= CLOSE)),
+                     len(errors), "fraction")
         yield from parsing_metrics(name, test, trees[:len(test)], is_parsed[:len(test)], cfg.seed)
     if cfg.n_dense:  # the same weights as full matrices, a layer at a time
         dense, agreement = ApproximateInsideOutside(*options, backend="dense"), Agreement(L)

@@ -87,7 +87,7 @@ def test_low_rank_at_1274_dimensions(paper_sized, rule, n_heads):
     for found, one, size in zip(charts, expected, before, strict=True):
         assert span_errors(found, one, size).max() <= 1e-13
     for found, one in zip(charts, algorithm_charts(model, sentence), strict=True):
-        assert np.median(span_errors(found, one)[np.triu_indices(L + 1, 1)]) <= 1e-11
+        assert span_errors(found, one).max() <= 1e-11
 
 
 def test_dense_layers_of_the_1274_dimensional_model_are_the_structured_ones(paper_sized):
