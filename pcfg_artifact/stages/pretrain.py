@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import pairwise
@@ -43,6 +44,7 @@ def run(cfg: PretrainConfig, inputs: Inputs, out: StageDir) -> None:
         facts = out.path(f"scratch/{name}/{FACTS}")
         out.facts[name] = {**artifacts.read_json(facts), "sentences_left_out": result["n_left_out"]}
     out.write_metrics(metrics + against_optimum(cfg, grammar, inputs, out))
+    shutil.rmtree(out.path("scratch/exact"))  # large, and of no use to anybody else
 
 
 def check_shards(grammar: PCFG, inputs: Inputs) -> None:
