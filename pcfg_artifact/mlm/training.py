@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 
-import numpy as np
 import torch
 from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
@@ -201,14 +200,6 @@ def restore(model: RobertaForMaskedLM, optimizer: torch.optim.Optimizer, scaler:
         scaler.load_state_dict(progress.loss_scale)
 
 
-def model_of(model: RobertaForMaskedLM, progress: Progress) -> RobertaForMaskedLM:
-    """`model` with the weights of a checkpoint (no optimiser)."""
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            parameter.copy_(progress.tensors[f"weight.{name}"])
-    return model
-
-
 def precision_of(setting: str, device: str) -> str:
     """`auto`: float32 on CPU, bfloat16 where the GPU has it, else float16."""
     if setting != "auto":
@@ -216,7 +207,3 @@ def precision_of(setting: str, device: str) -> str:
     if device == "cpu":
         return "float32"
     return "bfloat16" if torch.cuda.is_bf16_supported() else "float16"
-
-
-def perplexity(nats: float | np.floating) -> float:
-    return math.exp(nats)
