@@ -1,0 +1,101 @@
+"""The tools parse, mask and bench: what a user types, sees and gets wrong."""
+
+import io
+import json
+
+import pytest
+
+from pcfg_artifact.cli import main
+from pcfg_artifact.grammar import PCFG
+from pcfg_artifact.tools import bench
+
+
+@pytest.fixture
+def grammar_folder(tmp_path, tiny_grammar):
+    tiny_grammar.save(tmp_path / "grammar")
+    return str(tmp_path / "grammar")
+
+
+def test_parse_prints_one_tree_a_line_and_an_empty_line_for_an_empty_one(grammar_folder, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO("she eats fish\n\nshe fish eats she\neats\n"))
+    assert main(["parse", "--grammar", grammar_folder]) == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines() == ["(S (NP she) (VP (V eats) (NP fish)))", "",
+                                "(S (NP she) (VP (V fish) (VP (V eats) (NP she))))", "(X eats)"]
+    assert "3 sentences; 1 without probability, 1 still so" in err
+
+
+def test_parse_by_viterbi_reads_a_file(grammar_folder, capsys, tmp_path):
+    (tmp_path / "sentences.txt").write_text("she eats fish\nfish fish\n")
+    assert main(["parse", "--grammar", grammar_folder, "--decode", "viterbi", str(tmp_path / "sentences.txt")]) == 0
+    assert capsys.readouterr().out.splitlines() == ["(S (NP she) (VP (V eats) (NP fish)))", "(X (X fish) (X fish))"]
+
+
+def test_parse_of_very_long_lines_answers_or_refuses(grammar_folder, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO("she " + "eats " * 1998 + "fish\n"))
+    assert main(["parse", "--grammar", grammar_folder]) == 0
+    assert capsys.readouterr().out.count("(VP") == 1998
+
+
+def test_parse_scores_a_treebank_in_named_conventions_with_baselines(capsys, tmp_path):
+    trees = ["(S (NP (DT the) (NN cat)) (VP (VBD saw) (NP (DT the) (NN dog))))"] * 40
+    (tmp_path / "trees.mrg").write_text("\n".join(trees))
+    source, folder = str(tmp_path / "trees.mrg"), str(tmp_path / "grammar")
+    assert main(["learn", "--treebank", source, "--out", folder]) == 0
+    capsys.readouterr()
+    assert main(["parse", "--grammar", folder, "--treebank", source]) == 0
+    out = capsys.readouterr().out
+    assert "PB: punctuation kept, left-binarised gold" in out
+    assert "KIM: punctuation dropped, n-ary gold" in out
+    scores = {line[:26].strip(): line[26:].split() for line in out.splitlines() if "/" in line[26:]}
+    assert scores["Inside-Outside"] == ["100.00", "/", "100.00"] * 2
+    assert {"right-branching", "left-branching", "balanced", "random", "ceiling (binarised gold)"} <= scores.keys()
+    assert "2 sentences; 0 without probability" in out
+
+
+def test_mask_ranks_words_with_their_probabilities(grammar_folder, capsys):
+    assert main(["mask", "--grammar", grammar_folder, "she [MASK] fish", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == [
+        {"position": 1, "words": {"eats": pytest.approx(0.6), "fish": pytest.approx(0.4)}}]
+    assert main(["mask", "--grammar", grammar_folder, "she [MASK] [MASK]", "-n", "1"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split() == ["0.600000", "eats"]
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["mask", "she eats fish"], "no [MASK] in"),
+    (["mask", "eats [MASK] eats"], "gives no probability to"),
+    (["mask", "nowhere [MASK]"], "no word and no signature for 'nowhere'"),
+    (["parse", "missing.txt"], "cannot read sentences from missing.txt"),
+    (["parse", "--unbinarise"], "--unbinarise needs --decode viterbi"),
+    (["parse", "--treebank", "missing.zip"], "no treebank at missing.zip"),
+])
+def test_refusals_say_what_is_wrong_and_exit_with_2(grammar_folder, capsys, arguments, message):
+    assert main([arguments[0], "--grammar", grammar_folder, *arguments[1:]]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_damaged_grammar_is_refused(grammar_folder, tmp_path, capsys):
+    path = tmp_path / "grammar" / "grammar.npz"
+    path.write_bytes(path.read_bytes()[:100])
+    assert main(["mask", "--grammar", grammar_folder, "[MASK]"]) == 2
+    assert "the file is damaged" in capsys.readouterr().err
+
+
+def test_bench_prints_one_table_or_json(monkeypatch, capsys):
+    rows = [{"what": "a", "sentences/s": 1234.5}, {"what": "longer name", "on": "x", "sentences/s": 2.0}]
+    monkeypatch.setitem(bench.BENCHMARKS, "parsing", lambda args: rows)
+    assert main(["bench"]) == 0
+    assert capsys.readouterr().out.splitlines() == ["what         sentences/s  on", "a                  1,234",
+                                                    "longer name            2   x"]
+    assert main(["bench", "parsing", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == rows
+
+
+def test_bench_rows_of_small_sizes_name_every_engine(monkeypatch):
+    from pcfg_artifact.tools import bench_parsing
+
+    grammar = PCFG.from_rules(root={"S": 1.0}, binary=[("S", "S", "S", 0.3), ("S", "A", "A", 0.7)],
+                              lexical=[("A", "x", 0.5), ("A", "y", 0.5)])
+    found = list(bench_parsing.engines(grammar, [["x", "y"] * 3, ["y"] * 8]))
+    assert [row["what"].split(":")[0] for row in found] == ["cpu", "cpu", "cpu", "torch", "cpu", "reference"]
+    assert all(row["sentences/s"] > 0 and row["peak MB"] > 0 for row in found)
