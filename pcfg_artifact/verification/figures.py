@@ -59,15 +59,37 @@ def loss_curves(tables: Tables, roles: Roles) -> Drawing | None:
             points = sorted((int(c.split()[1]), v.number) for c, v in rows[model].items() if c.endswith(f" {part}"))
             if points:
                 axis.plot(*zip(*points, strict=True), color=colour(SERIES[index % len(SERIES)]), label=model)
-        axis.set(title=part, xlabel="step", ylabel="loss (nats per masked word)" if part == "training" else "")
+        axis.set(title=part, xlabel="step", yscale="log", ylabel="perplexity" if part == "training" else "")
     optimum = tables.get("against_optimum", {}).get(f"{models[0]} {MASKS}", {})  # the same for every model
     if "exact" in optimum:
-        axes[1].axhline(float(np.log(optimum["exact"].number)), color=colour("ink"), linestyle="--", linewidth=1.2,
+        axes[1].axhline(optimum["exact"].number, color=colour("ink"), linestyle="--", linewidth=1.2,
                         label="exact optimum")
     axes[1].legend()
     return finish(figure, "loss_curves", "Loss curves, with the exact optimum as floor",
-                  "Masked-word loss while pre-training. The dashed line is what the Inside-Outside algorithm reaches "
-                  "on the same masks: no model can go below it.")
+                  "Perplexity of masked words while pre-training; training masks may hide more words than the 15% of "
+                  "validation. The dashed line is what the Inside-Outside algorithm reaches on the validation masks: "
+                  "no model can go below it.")
+
+
+@styled
+def optimum_gap(tables: Tables, roles: Roles) -> Drawing | None:
+    rows = tables.get("optimum_gap", {})
+    models = [m for m in roles.models if any(r.startswith(f"{m} ") for r in rows)]
+    if not models:
+        return None
+    kinds = {"entropy": "entropy of the exact answer (nats)", "depth": "depth of the word in its tree"}
+    figure, [axes] = new_figure(7.2, 3.0, 1, len(kinds), sharey=True)
+    for axis, (kind, label) in zip(axes, kinds.items(), strict=True):
+        groups = sorted({r.split(f" {kind} ", 1)[1] for r in rows if f" {kind} " in r}, key=natural)
+        for index, model in enumerate(models):
+            found = [rows.get(f"{model} {kind} {group}", {}).get("kl") for group in groups]
+            axis.plot(groups, [np.nan if cell is None else cell.number for cell in found], label=model,
+                      color=colour(SERIES[index % len(SERIES)]), marker=MARKERS[index % len(MARKERS)])
+        axis.set(xlabel=label, ylabel="KL(exact || model) in nats" if kind == "entropy" else "", ylim=(0, None))
+    axes[0].legend()
+    return finish(figure, "optimum_gap", "How far each model is from the optimum, and where",
+                  "Divergence of the model's answer from the exact one at masked words, by how uncertain the exact "
+                  "answer is and by how deep the word lies. Zero would be the Bayes-optimal masked language model.")
 
 
 @styled
@@ -206,4 +228,4 @@ def f1_by_width(tables: Tables, roles: Roles) -> Drawing | None:
 
 
 FIGURES: tuple[Callable[[Tables, Roles], Drawing | None], ...] = (
-    frequency, loss_curves, f1_by_layer, probe_comparison, marginals, attention, f1_by_width)
+    frequency, loss_curves, optimum_gap, f1_by_layer, probe_comparison, marginals, attention, f1_by_width)

@@ -38,8 +38,8 @@ def test_a_good_run_passes_and_leaves_report_tables_and_verdicts(finished):
     assert out.json("verdict") == {"passed": True, "profile": "paper"}
     files = set(out.files())
     assert {f"tables/table{n}.csv" for n in range(1, 9)} <= files
-    assert {f"figures/{name}.png" for name in ("frequency", "loss_curves", "f1_by_layer", "eos_and_adj", "marginals",
-                                               "scatter", "attention", "example", "filling")} <= files
+    assert {f"figures/{name}.png" for name in ("frequency", "loss_curves", "optimum_gap", "f1_by_layer", "eos_and_adj",
+                                               "marginals", "scatter", "attention", "example", "filling")} <= files
     text = out.text("summary.txt")
     assert len(text.splitlines()) < 40
     assert "everything that applies is as expected" in text
@@ -54,7 +54,7 @@ def test_the_report_is_one_file_that_fetches_nothing(finished):
     assert not re.findall(r'(?:src|href)="(?!#|data:)[^"]*"', page)
     assert not re.findall(r"url\((?!#)|@import", page)
     assert "<script" not in page
-    assert page.count("<figure ") == page.count("<svg ") == 10 - 1  # f1_by_width has no rows in the fixture
+    assert page.count("<figure ") == page.count("<svg ") == 11 - 1  # f1_by_width has no rows in the fixture
     assert page.index('id="claims"') < page.index('id="tables"') < page.index('id="figures"')
 
 
