@@ -199,7 +199,7 @@ class Profile:
     control: ControlConfig
     attention: AttentionConfig
     verify: VerifyConfig
-    cost: dict[str, Any]  # stage -> [seconds, megabytes on disk], for --dry-run; says nothing about results
+    cost: dict[str, Any]  # stage -> [seconds, megabytes on disk] and what `training` assumes; for --dry-run alone
 
     def stage(self, name: str) -> Any:
         return getattr(self, name)

@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 from pcfg_artifact import artifacts, config, preflight
 from pcfg_artifact.artifacts import Machine, Manifest
-from pcfg_artifact.errors import StageError, UsageError
+from pcfg_artifact.errors import StageError, TreebankError, UsageError
 from pcfg_artifact.stages.expected import expected_hash
 from pcfg_artifact.stages.inputs import Inputs
 from pcfg_artifact.treebank import splits
@@ -89,8 +89,11 @@ def plan(profile: config.Profile, out: Path, stages: Sequence[Stage], *, force: 
             step = Step(stage, "run", f"{', '.join(upstream)} will be made anew")
         else:
             # A stage before the first one planned must be done already: _input_hashes says so if it is not.
-            inputs = _input_hashes(profile, out, stage)
-            reason = "--force" if force else _why_run(profile, out, stage, inputs)
+            try:
+                inputs = _input_hashes(profile, out, stage)
+                reason = "--force" if force else _why_run(profile, out, stage, inputs)
+            except TreebankError as error:  # a plan can be read before the data is there
+                reason = f"cannot run yet: {error}"
             step = Step(stage, "run", reason) if reason else Step(stage, "skip", "done: same config, same inputs")
         if step.action == "run":
             pending.add(stage.name)
@@ -112,7 +115,28 @@ def describe(profile: config.Profile, out: Path, stages: Sequence[Stage], *, for
                      f"{step.reason}")
     lines.append(f"{'to do':<12} {'':<7} {_duration(total_seconds):>9} {total_megabytes:>6,.0f} MB  "
                  f"estimated for the profile as it stands, on {profile.cost['machine']}")
+    if any(stage.name == "pretrain" for stage in stages):
+        lines += _training_lines(profile)
     return "\n".join(lines)
+
+
+def _training_lines(profile: config.Profile) -> list[str]:
+    """What each model of the profile takes, by arithmetic: sizes come from `cost.training`, speeds from estimate.py."""
+    from pcfg_artifact.mlm.estimate import estimate  # here, because it brings transformers
+    from pcfg_artifact.mlm.model import Shape, build_config
+
+    cfg, about = profile.pretrain, profile.cost["training"]
+    lines = [f"pre-training, for {about['words']:,} words and sentences of {about['mean_length']} words on average, "
+             f"{about['processes']} {about['device']} process(es) a model:"]
+    for name in cfg.models:
+        shape = build_config(Shape.parse(name), n_words=about["words"], width=cfg.width, max_length=cfg.max_length,
+                             dropout=cfg.dropout, initial_scale=cfg.initial_scale)
+        cost = estimate(shape, steps=cfg.steps, batch_size=cfg.batch_size, batch_tokens=cfg.batch_tokens,
+                        mean_length=about["mean_length"], mask_rate=cfg.mask_rate, device=about["device"],
+                        n_processes=about["processes"])
+        lines.append(f"  {name:<10} {cost.steps:>7,} steps {_duration(cost.seconds):>9} {cost.megabytes:>8,.0f} MB of "
+                     f"memory a process")
+    return lines
 
 
 def _duration(seconds: float) -> str:

@@ -92,3 +92,12 @@ def test_dry_run_prints_every_stage_and_writes_nothing(treebank, tmp_path, capsy
     assert "grammar" in printed
     assert "will be made anew" in printed
     assert not (tmp_path / "out").exists()
+
+
+def test_the_paper_plan_prints_without_its_treebank(tmp_path, capsys):
+    missing = str(tmp_path / "no" / "ptb")
+    assert main(["--profile", "paper", "--dry-run", "--treebank", missing, "--out", str(tmp_path / "out")]) == 0
+    printed = capsys.readouterr().out
+    assert "cannot run yet: no treebank at" in printed
+    assert "8 GPUs" in printed
+    assert "A24L12" in printed
