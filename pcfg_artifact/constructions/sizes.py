@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pcfg_artifact.constructions.transformer import ConstructedTransformer
 
-SIZES = ("layers", "heads", "dimensions")
-
 
 def built(model: ConstructedTransformer) -> dict[str, int]:
     return {"layers": model.n_layers, "heads": model.n_heads, "dimensions": model.embedding_dim}

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-CORRUPTIONS = ("mask", "80/10/10")
 MASK_SHARE, RANDOM_SHARE, KEPT_SHARE = 0.8, 0.1, 0.1  # of the selected words, under 80/10/10
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # splitmix64's increment
 

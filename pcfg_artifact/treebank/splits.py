@@ -63,9 +63,3 @@ def wsj_sections(treebank: Treebank) -> dict[str, list[Tree]]:
         if is_wsj and re.fullmatch(r"\d\d", path.parent.name):
             sections.setdefault(path.parent.name, []).extend(trees)
     return sections
-
-
-def missing_sections(treebank: Treebank) -> list[str]:
-    """WSJ sections 02-22 of which the source has nothing; empty for a copy that the paper's split can use."""
-    sections = wsj_sections(treebank)
-    return [section for section in (*WSJ_TRAIN, WSJ_TEST) if section not in sections]

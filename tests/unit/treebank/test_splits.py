@@ -4,7 +4,7 @@ import pytest
 
 from pcfg_artifact.errors import TreebankError
 from pcfg_artifact.treebank.reading import Treebank
-from pcfg_artifact.treebank.splits import missing_sections, split
+from pcfg_artifact.treebank.splits import split
 from pcfg_artifact.treebank.tree import Tree
 
 
@@ -51,7 +51,6 @@ def test_wall_street_journal_sections(source, name):
     assert words(parts.test) == [f"{names[22]}:{i}" for i in range(3)]
     assert parts.how == "WSJ sections 02-21 train, 22 test"
     assert parts.n_unused == 4 * 3 + 7
-    assert missing_sections(bank) == []
 
 
 def test_folders_that_only_look_like_sections_are_not_wsj():
@@ -59,8 +58,7 @@ def test_folders_that_only_look_like_sections_are_not_wsj():
     assert split(bank).how == "every 20th document is test"
 
 
-def test_missing_sections_are_named():
+def test_wsj_without_its_test_section_is_split_by_documents():
     present = [section for section in range(25) if section not in (7, 22)]
     bank = treebank("wsj", **{f"{section:02d}/wsj_{section:02d}.mrg": 1 for section in present})
-    assert missing_sections(bank) == ["07", "22"]
     assert split(bank).how == "every 20th document is test"
