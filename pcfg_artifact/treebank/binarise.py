@@ -39,10 +39,26 @@ def _binarise(tree: Tree, parent: str | None, *, is_annotated: bool) -> Tree:
 
 
 def unbinarise(tree: Tree) -> Tree:
-    """The treebank tree of a binary tree; the inverse of `binarise` for either variant."""
-    if tree.is_preterminal:
-        return _unchain(tree.label, (), tree.word)
-    return _unchain(tree.label, tuple(unbinarise(child) for child in _real_children(tree)), None)
+    """The treebank tree of a binary tree; the inverse of `binarise` for either variant.
+
+    Without recursion: a parsed sentence of a thousand words can be a tree a thousand levels deep.
+    """
+    finished: list[Tree] = []
+    # A node is entered once to find its children, and left, with their number, once they are finished.
+    todo: list[tuple[Tree, int | None]] = [(tree, None)]
+    while todo:
+        node, n_children = todo.pop()
+        if node.is_preterminal:
+            finished.append(_unchain(node.label, (), node.word))
+        elif n_children is None:
+            children = _real_children(node)
+            todo.append((node, len(children)))
+            todo.extend((child, None) for child in reversed(children))
+        else:
+            below = tuple(finished[-n_children:])
+            del finished[-n_children:]
+            finished.append(_unchain(node.label, below, None))
+    return finished[0]
 
 
 def _real_children(tree: Tree) -> list[Tree]:

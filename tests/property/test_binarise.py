@@ -25,3 +25,10 @@ def test_unbinarise_inverts_binarise(tree, variant):
 def test_spans_of_the_tree_are_those_of_its_binary_nodes_that_are_not_artificial(tree):
     kept = {(i, j) for label, i, j in binarise(tree).labelled_spans() if not is_artificial(label)}
     assert kept == set(tree.spans())
+
+
+def test_a_tree_of_two_thousand_levels_is_unbinarised():
+    deep = Tree("A", word="a")
+    for _ in range(2000):
+        deep = Tree("X^Y", (Tree("A", word="a"), deep))
+    assert str(unbinarise(deep)) == "(X (A a) " * 2000 + "(A a)" + ")" * 2000
