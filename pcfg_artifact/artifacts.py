@@ -1,139 +1,30 @@
-"""Every on-disk format: atomic writes, hashes, bundles, ragged arrays, metric rows, stage folders and manifests.
+"""What a run keeps on disk: ragged arrays, metric rows, stage folders and manifests; storage.py writes single files.
 
-docs/FORMATS.md is the reader's view of this file.  Nothing here uses pickle.
+docs/FORMATS.md is the reader's view of both.
 """
 
 from __future__ import annotations
 
 import csv
 import fcntl
-import hashlib
 import io
-import json
 import math
-import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from pcfg_artifact.errors import ArtifactError, CorruptArtifact, StageError, UsageError
+from pcfg_artifact import storage
+from pcfg_artifact.errors import CorruptArtifact, StageError, UsageError
 
 MANIFEST = "manifest.json"  # written last: its presence means "done"
 STARTED = "started.json"  # the fingerprint a folder was begun with: equal means "continue", other means "wipe"
 LOCK = ".lock"
 METRICS = "metrics.csv"
-TEMPORARY = ".tmp-"  # prefix of files that are not finished
-
-
-# ---- single files --------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def atomic_open(path: Path, mode: str = "wb") -> Iterator[IO[Any]]:
-    """Open a temporary sibling for writing; it takes the name `path` only when all is on disk."""
-    temporary = path.with_name(f"{TEMPORARY}{os.getpid()}-{path.name}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(temporary, mode, **({} if "b" in mode else {"encoding": "utf-8", "newline": "\n"})) as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        raise StageError(f"cannot write {path}: {error.strerror or error}; free space or choose another --out, "
-                         f"then run the same command again") from error
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def write_bytes(path: Path, data: bytes) -> None:
-    with atomic_open(path) as file:
-        file.write(data)
-
-
-def write_text(path: Path, text: str) -> None:
-    write_bytes(path, text.encode())
-
-
-def write_json(path: Path, value: Any) -> None:
-    write_text(path, json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n")
-
-
-def read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise CorruptArtifact(f"{path} is missing; run the stage that writes it again") from error
-    except ValueError as error:
-        raise CorruptArtifact(f"{path} is not JSON ({error}); delete it and run the stage again") from error
-
-
-def write_array(path: Path, array: np.ndarray) -> None:
-    with atomic_open(path) as file:
-        np.lib.format.write_array(file, np.ascontiguousarray(array), allow_pickle=False)
-
-
-def read_array(path: Path, *, memory_map: bool = False) -> np.ndarray:
-    try:
-        return np.load(path, mmap_mode="r" if memory_map else None, allow_pickle=False)
-    except FileNotFoundError as error:
-        raise CorruptArtifact(f"{path} is missing; run the stage that writes it again") from error
-    except (ValueError, EOFError, OSError) as error:
-        raise CorruptArtifact(f"{path} is not a NumPy array ({error}); delete it and run the stage again") from error
-
-
-def sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
-
-
-def fingerprint(value: Any) -> str:
-    """A hash of any JSON value; equal values give equal hashes whatever the order of their keys."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
-
-
-# ---- bundles: one JSON of names and one npz of arrays ---------------------------------------------------------------
-
-
-def save_bundle(folder: Path, name: str, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-    """Write `name`.npz and then `name`.json, which holds the hash of the former."""
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, **arrays)
-    write_bytes(folder / f"{name}.npz", buffer.getvalue())
-    write_json(folder / f"{name}.json", {**meta, "sha256": hashlib.sha256(buffer.getvalue()).hexdigest()})
-
-
-def load_bundle(folder: Path, name: str, format_name: str, version: int,
-                error_class: type[ArtifactError]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Read what save_bundle wrote; anything else is an `error_class` that says what is wrong."""
-    meta_path, array_path = folder / f"{name}.json", folder / f"{name}.npz"
-    for path in (meta_path, array_path):
-        if not path.is_file():
-            raise error_class(f"{path} not found; expected a folder with {name}.json and {name}.npz")
-    try:
-        meta = json.loads(meta_path.read_text(encoding="utf-8"))
-        found = (meta.get("format"), meta.get("version"))
-    except (ValueError, AttributeError, OSError) as error:
-        raise error_class(f"{meta_path} cannot be read ({error}); the file is damaged or of another kind") from error
-    if found != (format_name, version):
-        raise error_class(f"{meta_path} says format {found[0]!r} version {found[1]!r}, "
-                          f"expected {format_name!r} version {version}; write it again with this release")
-    if sha256(array_path) != meta.get("sha256"):
-        raise error_class(f"{array_path} does not have the SHA-256 that {meta_path.name} records; "
-                          f"the file is damaged: write it again")
-    try:
-        with np.load(array_path, allow_pickle=False) as archive:
-            return meta, {key: archive[key] for key in archive.files}
-    except (ValueError, OSError, EOFError, KeyError) as error:
-        raise error_class(f"{array_path} cannot be read ({error}); the file is damaged: write it again") from error
 
 
 # ---- ragged arrays: flat values and offsets -------------------------------------------------------------------------
@@ -182,7 +73,8 @@ class RaggedWriter:
 
     def __enter__(self) -> RaggedWriter:
         self._stack = ExitStack()
-        self._file = self._stack.enter_context(atomic_open(self._path.with_name(f"{self._path.name}.values.npy")))
+        values = self._path.with_name(f"{self._path.name}.values.npy")
+        self._file = self._stack.enter_context(storage.atomic_open(values))
         self._file.write(b"\0" * self.HEADER)
         return self
 
@@ -197,7 +89,7 @@ class RaggedWriter:
             self._file.write(self._header())
             offsets = np.zeros(sum(map(len, self._lengths)) + 1, np.int64)
             np.cumsum(np.concatenate([np.zeros(0, np.int32), *self._lengths]), out=offsets[1:])
-            write_array(self._path.with_name(f"{self._path.name}.offsets.npy"), offsets)
+            storage.write_array(self._path.with_name(f"{self._path.name}.offsets.npy"), offsets)
         return self._stack.__exit__(*failure)
 
     def _header(self) -> bytes:
@@ -243,7 +135,7 @@ def write_metrics(path: Path, metrics: Iterable[Metric]) -> None:
         seen.add(metric.key)
         writer.writerow([metric.table, metric.row, metric.column, metric.seed, repr(float(metric.value)),
                          int(metric.n), metric.unit])
-    write_text(path, buffer.getvalue())
+    storage.write_text(path, buffer.getvalue())
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:
@@ -286,7 +178,7 @@ class Folder:
         return self.path(name).is_file()
 
     def json(self, name: str) -> Any:
-        return read_json(self.path(f"{name}.json"))
+        return storage.read_json(self.path(f"{name}.json"))
 
     def text(self, name: str) -> str:
         try:
@@ -295,7 +187,7 @@ class Folder:
             raise CorruptArtifact(f"{self.path(name)} cannot be read ({error}); run the stage again") from error
 
     def array(self, name: str, *, memory_map: bool = False) -> np.ndarray:
-        return read_array(self.path(f"{name}.npy"), memory_map=memory_map)
+        return storage.read_array(self.path(f"{name}.npy"), memory_map=memory_map)
 
     def ragged(self, name: str, *, memory_map: bool = False) -> Ragged:
         return Ragged(self.array(f"{name}.values", memory_map=memory_map), self.array(f"{name}.offsets"))
@@ -323,13 +215,13 @@ class StageDir(Folder):
         self.progress: Callable[..., Iterable] = lambda items, **_: items
 
     def write_json(self, name: str, value: Any) -> None:
-        write_json(self.path(f"{name}.json"), value)
+        storage.write_json(self.path(f"{name}.json"), value)
 
     def write_text(self, name: str, text: str) -> None:
-        write_text(self.path(name), text)
+        storage.write_text(self.path(name), text)
 
     def write_array(self, name: str, array: np.ndarray) -> None:
-        write_array(self.path(f"{name}.npy"), array)
+        storage.write_array(self.path(f"{name}.npy"), array)
 
     def write_ragged(self, name: str, ragged: Ragged) -> None:
         self.write_array(f"{name}.values", ragged.values)
@@ -342,7 +234,7 @@ class StageDir(Folder):
         """Names of the finished files in the folder, sorted; scratch/ is a stage's own and does not count."""
         names = (p.relative_to(self.root).as_posix() for p in self.root.rglob("*") if p.is_file())
         return sorted(n for n in names if n not in (MANIFEST, STARTED, LOCK) and not n.startswith("scratch/")
-                      and not Path(n).name.startswith(TEMPORARY))
+                      and not Path(n).name.startswith(storage.TEMPORARY))
 
 
 # ---- manifests ------------------------------------------------------------------------------------------------------
@@ -365,10 +257,10 @@ class Manifest:
 
     @property
     def output_hash(self) -> str:
-        return fingerprint(self.outputs)
+        return storage.fingerprint(self.outputs)
 
     def write(self, folder: Path) -> None:
-        write_json(folder / MANIFEST, asdict(self))
+        storage.write_json(folder / MANIFEST, asdict(self))
 
     @classmethod
     def read(cls, folder: Path) -> Manifest | None:
@@ -377,7 +269,7 @@ class Manifest:
         if not path.is_file():
             return None
         try:
-            return cls(**read_json(path))
+            return cls(**storage.read_json(path))
         except TypeError as error:
             raise CorruptArtifact(f"{path} is not a manifest of this release ({error}); "
                                   f"run the stage again with --force") from error
@@ -389,7 +281,7 @@ class Manifest:
             if not path.is_file():
                 raise CorruptArtifact(f"{path} is missing although {MANIFEST} lists it; "
                                       f"run `--only {self.stage} --force` to make it again")
-            if sha256(path) != expected:
+            if storage.sha256(path) != expected:
                 raise CorruptArtifact(f"{path} does not have the SHA-256 that {MANIFEST} records: it was changed or "
                                       f"damaged; run `--only {self.stage} --force` to make it again")
 
@@ -403,7 +295,7 @@ def begin(folder: Path, mark: str) -> StageDir:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / MANIFEST).unlink(missing_ok=True)
         started = folder / STARTED
-        for stale in folder.rglob(f"{TEMPORARY}*"):
+        for stale in folder.rglob(f"{storage.TEMPORARY}*"):
             stale.unlink(missing_ok=True)
         present = [entry for entry in folder.iterdir() if entry.name not in (LOCK, STARTED)]
         if present and not started.is_file():
@@ -414,7 +306,7 @@ def begin(folder: Path, mark: str) -> StageDir:
                 shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
     except OSError as error:
         raise StageError(f"cannot use {folder}: {error.strerror or error}; choose another --out") from error
-    write_text(started, mark + "\n")
+    storage.write_text(started, mark + "\n")
     return StageDir(folder)
 
 

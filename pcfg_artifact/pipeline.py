@@ -18,7 +18,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from pcfg_artifact import artifacts, config, preflight
+from pcfg_artifact import artifacts, config, preflight, storage
 from pcfg_artifact.artifacts import Machine, Manifest
 from pcfg_artifact.errors import StageError, TreebankError, UsageError
 from pcfg_artifact.stages.expected import expected_hash
@@ -202,7 +202,7 @@ def _run_stage(profile: config.Profile, out: Path, stage: Stage, inputs: dict[st
     try:
         importlib.import_module(f"pcfg_artifact.stages.{stage.name}").run(
             section, Inputs(folders, profile.treebank), folder)
-        outputs = {name: artifacts.sha256(folder.path(name)) for name in folder.files()}
+        outputs = {name: storage.sha256(folder.path(name)) for name in folder.files()}
     except OSError as error:
         raise StageError(f"stage {stage.name}: {error.strerror or error} ({error.filename or out}); what is finished "
                          f"is kept: mend it and run the same command again") from error
@@ -217,7 +217,7 @@ def _run_stage(profile: config.Profile, out: Path, stage: Stage, inputs: dict[st
 
 
 def _fingerprint(section: Any, inputs: dict[str, str]) -> str:
-    return artifacts.fingerprint({"config": config.as_json(section), "inputs": inputs})
+    return storage.fingerprint({"config": config.as_json(section), "inputs": inputs})
 
 
 def _input_hashes(profile: config.Profile, out: Path, stage: Stage) -> dict[str, str]:
@@ -243,9 +243,9 @@ def _why_run(profile: config.Profile, out: Path, stage: Stage, inputs: dict[str,
         return "not done yet"
     section = config.as_json(profile.stage(stage.name))
     # JSON has no tuples: compare what the manifest can hold.
-    if artifacts.fingerprint(manifest.config) != artifacts.fingerprint(section):
+    if storage.fingerprint(manifest.config) != storage.fingerprint(section):
         changed = sorted(key for key in section.keys() | manifest.config.keys()
-                         if artifacts.fingerprint(section.get(key)) != artifacts.fingerprint(manifest.config.get(key)))
+                         if storage.fingerprint(section.get(key)) != storage.fingerprint(manifest.config.get(key)))
         return f"config changed: {', '.join(changed)}"
     if manifest.inputs != inputs:
         changed = sorted(name for name in inputs.keys() | manifest.inputs.keys()

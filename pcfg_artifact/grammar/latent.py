@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pcfg_artifact import artifacts
+from pcfg_artifact import storage
 from pcfg_artifact.errors import GrammarError
 from pcfg_artifact.grammar.pcfg import PCFG
 
@@ -61,13 +61,13 @@ class LatentPCFG:
         """Write latent.json and latent.npz into the grammar folder that holds the PCFG."""
         meta = {"format": FORMAT, "version": VERSION, "pcfg": _fingerprint(self.pcfg)}
         arrays = {name: getattr(self, name) for name in ("n_states", "root", "lexical", "tensors")}
-        artifacts.save_bundle(Path(path), NAME, meta, arrays)
+        storage.save_bundle(Path(path), NAME, meta, arrays)
 
     @classmethod
     def load(cls, path: str | Path, pcfg: PCFG | None = None) -> LatentPCFG:
         """Read what `save` wrote, with the PCFG of the same folder unless it is given."""
         pcfg = PCFG.load(path) if pcfg is None else pcfg
-        meta, arrays = artifacts.load_bundle(Path(path), NAME, FORMAT, VERSION, GrammarError)
+        meta, arrays = storage.load_bundle(Path(path), NAME, FORMAT, VERSION, GrammarError)
         if meta.get("pcfg") != _fingerprint(pcfg):
             raise GrammarError(f"{Path(path) / NAME}.json belongs to another PCFG than the one beside it; "
                                f"learn both again with `learn --estimator spectral`")

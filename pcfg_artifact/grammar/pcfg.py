@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pcfg_artifact import artifacts
+from pcfg_artifact import storage
 from pcfg_artifact.errors import GrammarError
 from pcfg_artifact.grammar.unknown import UNKNOWN, signature
 
@@ -203,12 +203,12 @@ class PCFG:
                   "lexical": self.lexical, "lexical_prob": self.lexical_prob}
         arrays |= {name: getattr(self, name) for name in ("symbol_counts", "word_counts")
                    if getattr(self, name) is not None}
-        artifacts.save_bundle(Path(path), "grammar", meta, arrays)
+        storage.save_bundle(Path(path), "grammar", meta, arrays)
 
     @classmethod
     def load(cls, path: str | Path) -> PCFG:
         """Read what `save` wrote; a truncated, inconsistent or foreign file is a GrammarError."""
-        meta, arrays = artifacts.load_bundle(Path(path), "grammar", FORMAT, VERSION, GrammarError)
+        meta, arrays = storage.load_bundle(Path(path), "grammar", FORMAT, VERSION, GrammarError)
         try:
             return cls(interminals=tuple(meta["interminals"]), preterminals=tuple(meta["preterminals"]),
                        words=tuple(meta["words"]), is_proper=meta["is_proper"], **arrays)

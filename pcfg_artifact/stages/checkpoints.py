@@ -10,7 +10,7 @@ from pathlib import Path
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
-from pcfg_artifact import artifacts
+from pcfg_artifact import storage
 from pcfg_artifact.errors import CorruptArtifact, StageError
 from pcfg_artifact.mlm.training import Progress
 
@@ -31,14 +31,14 @@ def path_of(folder: Path, step: int) -> Path:
 def write(folder: Path, progress: Progress) -> None:
     """Add a checkpoint under its final name when all of it is on disk, and only then remove the oldest."""
     final = path_of(folder, progress.step)
-    unfinished = folder / f"{artifacts.TEMPORARY}{final.name}"
+    unfinished = folder / f"{storage.TEMPORARY}{final.name}"
     try:
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(parents=True)
-        artifacts.write_bytes(unfinished / TENSORS, save(progress.tensors))
-        artifacts.write_json(unfinished / STATE, {
+        storage.write_bytes(unfinished / TENSORS, save(progress.tensors))
+        storage.write_json(unfinished / STATE, {
             "step": progress.step, "losses": progress.losses, "validation": progress.validation,
-            "loss_scale": progress.loss_scale, "sha256": artifacts.sha256(unfinished / TENSORS)})
+            "loss_scale": progress.loss_scale, "sha256": storage.sha256(unfinished / TENSORS)})
         shutil.rmtree(final, ignore_errors=True)
         os.replace(unfinished, final)
     except OSError as error:
@@ -59,9 +59,9 @@ def read_latest(folder: Path) -> Progress | None:
     before = f"step {saved[-2]}" if len(saved) > 1 else "the beginning"
     advice = f"delete {path} to continue from {before}"
     try:
-        state = artifacts.read_json(path / STATE)
+        state = storage.read_json(path / STATE)
         data = (path / TENSORS).read_bytes()
-        if artifacts.sha256(path / TENSORS) != state["sha256"]:
+        if storage.sha256(path / TENSORS) != state["sha256"]:
             raise ValueError(f"{TENSORS} has {len(data)} bytes and not the SHA-256 that {STATE} records")
         return Progress(state["step"], state["losses"], [tuple(pair) for pair in state["validation"]],
                         load(data), state["loss_scale"])

@@ -9,7 +9,7 @@ import shutil
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-from pcfg_artifact import artifacts
+from pcfg_artifact import artifacts, storage
 from pcfg_artifact.artifacts import Metric, StageDir
 from pcfg_artifact.config import ControlConfig, ProbeConfig
 from pcfg_artifact.probing.tables import Unit, selectivity_rows
@@ -65,7 +65,7 @@ def fit_unit(context: Context, job: tuple[int, int, Unit]) -> Unit:
     for task in tasks:
         outcome = run_task(task, unit.probe, layers["PTB train"], {"PTB": layers["PTB test"]}, fits)
         scores += [[*s[:4], artifacts.finite_or_none(s.value), s.n] for s in outcome.scores]
-    artifacts.write_json(context.path(unit), {"scores": scores})
+    storage.write_json(context.path(unit), {"scores": scores})
     return unit
 
 
@@ -79,7 +79,7 @@ def _measured(metrics: list[Metric]) -> Measured:
 def _metrics(context: Context, units: list[Unit], probed: Measured) -> Iterator[Metric]:
     for unit in units:
         control: dict[tuple[str, str], dict[int, tuple[float, int]]] = defaultdict(dict)
-        for _, task, metric, seed, value, n in artifacts.read_json(context.path(unit))["scores"]:
+        for _, task, metric, seed, value, n in storage.read_json(context.path(unit))["scores"]:
             control[task, metric][seed] = (float("nan") if value is None else value, n)
         name = f"{unit.model} {unit.probe} PTB"
         column = f"L{unit.layer}"

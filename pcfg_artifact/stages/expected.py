@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from pcfg_artifact import artifacts
+from pcfg_artifact import storage
 from pcfg_artifact.artifacts import Folder, Manifest, read_csv
 from pcfg_artifact.errors import ConfigError, StageError
 from pcfg_artifact.verification.cells import Cell, Value, collect, find_roles
@@ -27,7 +27,7 @@ def expected_hash(folder: Path = EXPECTED) -> str:
     if not (folder / RELATIONS).is_file():
         raise StageError(f"{folder / RELATIONS} not found; verify needs the folder expected_results of the repository "
                          f"beside the package")
-    return artifacts.fingerprint({path.relative_to(folder).as_posix(): artifacts.sha256(path)
+    return storage.fingerprint({path.relative_to(folder).as_posix(): storage.sha256(path)
                                   for path in sorted(folder.rglob("*")) if path.suffix in (".csv", ".yaml")})
 
 
@@ -77,14 +77,14 @@ def write_record(record: Record, folder: Path = EXPECTED) -> None:
         writer.writerow([*cell, record.units[cell], f"{expected.value:.7g}", f"{expected.tolerance:.3g}",
                          *(f"{values[cell]:.7g}" if cell in (values := record.by_seed[s]) else ""
                            for s in record.seeds)])
-    artifacts.write_text(folder / record.profile / CELLS, buffer.getvalue())
+    storage.write_text(folder / record.profile / CELLS, buffer.getvalue())
 
     buffer = io.StringIO()
     buffer.write("# What the recorded seeds found of each relation; `explanation` is written by hand, and kept.\n")
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(["relation", "outcome", "by_seed", "figures", "explanation"])
     writer.writerows([o.relation, o.outcome, o.by_seed, o.figures, o.explanation] for o in record.outcomes.values())
-    artifacts.write_text(folder / record.profile / OUTCOMES, buffer.getvalue())
+    storage.write_text(folder / record.profile / OUTCOMES, buffer.getvalue())
 
 
 # ---- what a run measured --------------------------------------------------------------------------------------------
@@ -107,5 +107,5 @@ def read_run(profile: str, folders: Mapping[str, Folder]) -> tuple[Run, dict[Cel
     measured |= derive(measured, find_roles(measured))
     settings = {stage: {key: value for key, value in manifest.config.items() if key != "seed"}
                 for stage, manifest in manifests.items()}
-    run = Run(profile, manifests["grammar"].inputs["treebank"], artifacts.fingerprint(settings))
+    run = Run(profile, manifests["grammar"].inputs["treebank"], storage.fingerprint(settings))
     return run, measured, manifests

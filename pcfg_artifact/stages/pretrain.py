@@ -14,7 +14,7 @@ import torch
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 from transformers.utils import logging
 
-from pcfg_artifact import artifacts
+from pcfg_artifact import storage
 from pcfg_artifact.approximation.scores import unigram_probabilities
 from pcfg_artifact.artifacts import Metric, StageDir
 from pcfg_artifact.config import PretrainConfig
@@ -42,7 +42,7 @@ def run(cfg: PretrainConfig, inputs: Inputs, out: StageDir) -> None:
         result = out.json(f"models/{name}/{FINISHED.removesuffix('.json')}")
         metrics += curve_metrics(name, result, cfg)
         facts = out.path(f"scratch/{name}/{FACTS}")
-        out.facts[name] = {**artifacts.read_json(facts), "sentences_left_out": result["n_left_out"]}
+        out.facts[name] = {**storage.read_json(facts), "sentences_left_out": result["n_left_out"]}
     out.write_metrics(metrics + against_optimum(cfg, grammar, inputs, out))
     shutil.rmtree(out.path("scratch/exact"))  # large, and of no use to anybody else
 

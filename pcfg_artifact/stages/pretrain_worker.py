@@ -17,7 +17,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pcfg_artifact import artifacts
+from pcfg_artifact import storage
 from pcfg_artifact.artifacts import Folder, Ragged
 from pcfg_artifact.errors import ArtifactError, StageError
 
@@ -71,7 +71,7 @@ def run_job(path: Path) -> None:
     from pcfg_artifact.parsing.masks import Masking
     from pcfg_artifact.stages import checkpoints
 
-    job = artifacts.read_json(path)
+    job = storage.read_json(path)
     name, words, cfg, folder, final = job["model"], job["words"], job["config"], path.parent, Path(job["final"])
     if (final / FINISHED).is_file():
         return
@@ -118,7 +118,7 @@ def run_job(path: Path) -> None:
                          f"lower pretrain.batch_tokens and run the same command again") from error
     if place.rank == 0:
         n_tokens, n_padded = evaluation.count_tokens(corpus, recipe.steps, sample=50)
-        artifacts.write_json(folder / FACTS, {
+        storage.write_json(folder / FACTS, {
             "tokens_per_second": round((recipe.steps - first) * n_tokens / seconds, 1), "seconds": round(seconds, 1),
             "padding_share": round(1 - n_tokens / n_padded, 4), "world_size": place.world_size,
             "precision": place.precision, "resumed_from_step": first, **peak_memory(place.device)})
@@ -172,7 +172,7 @@ def publish(network: Any, tokenizer: Any, result: dict[str, Any], folder: Path, 
     try:
         network.save_pretrained(unfinished)
         tokenizer.save_pretrained(unfinished)
-        artifacts.write_json(unfinished / FINISHED, result)
+        storage.write_json(unfinished / FINISHED, result)
         final.parent.mkdir(parents=True, exist_ok=True)
         os.replace(unfinished, final)
         checkpoints.remove_all(folder)

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pcfg_artifact import artifacts
+from pcfg_artifact import artifacts, storage
 from pcfg_artifact.artifacts import Metric, StageDir
 from pcfg_artifact.config import ProbeConfig
 from pcfg_artifact.probing import tables
@@ -86,7 +86,7 @@ def run(cfg: ProbeConfig, inputs: Inputs, out: StageDir) -> None:
                 pass
         shutil.rmtree(context.states / name, ignore_errors=True)
 
-    written = {unit: artifacts.read_json(context.path(unit)) for unit in _all_units(context)}
+    written = {unit: storage.read_json(context.path(unit)) for unit in _all_units(context)}
     results = {unit: [Score(*s[:4], float("nan") if s[4] is None else s[4], s[5]) for s in found["scores"]]
                for unit, found in written.items()}
     last = written[Unit(base, context.last[base], TWO_LAYER)]
@@ -139,7 +139,7 @@ def fit_unit(context: Context, job: tuple[int, Unit]) -> Unit:
                 found["scatter"][task.name.removeprefix("l=")] = scatter_plot(
                     outcome.wanted["PTB"], outcome.predicted["PTB"], cfg.n_scatter, cfg.seed)
     found["facts"]["cpu_seconds"] = time.process_time() - started
-    artifacts.write_json(context.path(unit), found)
+    storage.write_json(context.path(unit), found)
     return unit
 
 

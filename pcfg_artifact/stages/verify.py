@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pcfg_artifact import artifacts
+from pcfg_artifact import storage
 from pcfg_artifact.artifacts import Folder, Manifest, StageDir
 from pcfg_artifact.config import VerifyConfig
 from pcfg_artifact.stages.expected import load_paper, load_record, load_relations, read_run
@@ -30,7 +30,7 @@ def run(cfg: VerifyConfig, inputs: Inputs, out: StageDir) -> None:
         out.write_text(f"tables/{table.name}.csv", tables.to_csv(table))
     drawings, undrawn = draw(tabulate(measured), find_roles(measured), folders)
     for drawing in drawings:
-        artifacts.write_bytes(out.path(f"figures/{drawing.name}.png"), drawing.png)
+        storage.write_bytes(out.path(f"figures/{drawing.name}.png"), drawing.png)
 
     out.write_text("verdicts.csv", summary.to_csv(judgements, {relation.id: relation for relation in relations}))
     out.write_text("summary.txt", summary.summarise(what, judgements, relations) + "\n")

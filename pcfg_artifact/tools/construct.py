@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pcfg_artifact import artifacts
+from pcfg_artifact import storage
 from pcfg_artifact.constructions import (
     ApproximateInsideOutside,
     HardAttentionInsideOutside,
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
         show_layer(words, found["layers"][args.show_layer - 1])
     if args.plot is not None:
         drawing = filling(found)
-        artifacts.write_bytes(args.plot, drawing.png if args.plot.suffix == ".png" else drawing.svg.encode())
+        storage.write_bytes(args.plot, drawing.png if args.plot.suffix == ".png" else drawing.svg.encode())
         print(f"drawn in {args.plot}", file=sys.stderr)
     return 0
 

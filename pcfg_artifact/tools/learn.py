@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from pcfg_artifact import artifacts
+from pcfg_artifact import storage
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar import learn_pcfg
 from pcfg_artifact.grammar.rulefile import to_text
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         latent = learn_spectral(trees, grammar, args.variant, *args.states, args.smoothing, progress=progress)
         latent.save(args.out)
     grammar.save(args.out)
-    artifacts.write_text(args.out / "rules.txt", to_text(grammar))
+    storage.write_text(args.out / "rules.txt", to_text(grammar))
     for bad in treebank.bad_trees:
         print(f"left out: {bad}")
     print(f"{'trees read':<24}{treebank.n_raw:>12,}")

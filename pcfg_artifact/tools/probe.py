@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from pcfg_artifact import artifacts
+from pcfg_artifact import storage
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.pipeline import progress
 from pcfg_artifact.probing.corpus import Corpus, unseen
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     print_table(rows)
     if args.csv:
         lines = [["layer", *COLUMNS], *([layer, *scores] for layer, scores in enumerate(rows))]
-        artifacts.write_text(args.csv, "".join(",".join(map(str, line)) + "\n" for line in lines))
+        storage.write_text(args.csv, "".join(",".join(map(str, line)) + "\n" for line in lines))
     if args.plot:
         plot(rows, args)
     return 0

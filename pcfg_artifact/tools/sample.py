@@ -12,7 +12,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from pcfg_artifact import artifacts, config
+from pcfg_artifact import artifacts, config, storage
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.sampling import Sampler
 from pcfg_artifact.pipeline import progress
@@ -62,9 +62,9 @@ def _write(sampler: Sampler, args: argparse.Namespace) -> None:
     with artifacts.lock(args.out):
         description = {"seed": args.seed, "max_length": args.max_length, "n": args.n, "shard_size": args.shard_size,
                        "trees": args.trees, "n_words": grammar.n_words, "n_binary_rules": len(grammar.binary),
-                       "grammar": artifacts.fingerprint([grammar.words, grammar.binary_prob.tolist(),
+                       "grammar": storage.fingerprint([grammar.words, grammar.binary_prob.tolist(),
                                                          grammar.lexical_prob.tolist()])}
-        folder = artifacts.begin(args.out, artifacts.fingerprint(description))
+        folder = artifacts.begin(args.out, storage.fingerprint(description))
         n_rejected = 0
         for shard, first in enumerate(range(0, args.n, args.shard_size)):
             name = f"shard-{shard:05d}"

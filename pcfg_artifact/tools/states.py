@@ -11,7 +11,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from pcfg_artifact import artifacts
+from pcfg_artifact import artifacts, storage
 from pcfg_artifact.artifacts import Metric
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar import learn_pcfg
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
         print(table_row(f"m={m}", [metric.value for metric in rows]), flush=True)
         metrics += rows
     artifacts.write_metrics(args.out / artifacts.METRICS, metrics)
-    artifacts.write_bytes(args.out / "f1_by_states.png", f1_by_states(metrics).png)
+    storage.write_bytes(args.out / "f1_by_states.png", f1_by_states(metrics).png)
     print(f"written to {args.out}")
     return 0
 

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from pcfg_artifact import artifacts
+from pcfg_artifact import artifacts, storage
 from pcfg_artifact.artifacts import Manifest, Metric, Ragged, RaggedWriter
 from pcfg_artifact.errors import CorruptArtifact, StageError, UsageError
 
@@ -17,9 +17,9 @@ def metric(**changes):
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_temporary_one(tmp_path):
-    artifacts.write_text(tmp_path / "a.txt", "old")
+    storage.write_text(tmp_path / "a.txt", "old")
     def fail_halfway():
-        with artifacts.atomic_open(tmp_path / "a.txt") as file:
+        with storage.atomic_open(tmp_path / "a.txt") as file:
             file.write(b"half")
             raise RuntimeError
 
@@ -35,7 +35,7 @@ def test_a_full_disk_is_a_clear_error_and_nothing_half_written_stays(tmp_path, m
 
     monkeypatch.setattr(os, "fsync", no_space)
     with pytest.raises(StageError, match="No space left on device; free space"):
-        artifacts.write_array(tmp_path / "x.npy", np.zeros(3))
+        storage.write_array(tmp_path / "x.npy", np.zeros(3))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -87,7 +87,7 @@ def test_a_metrics_file_with_other_columns_is_refused(tmp_path):
 
 def test_a_changed_or_missing_output_is_found(tmp_path):
     (tmp_path / "x").write_text("one")
-    manifest = Manifest("s", "f", {}, {}, {"x": artifacts.sha256(tmp_path / "x")})
+    manifest = Manifest("s", "f", {}, {}, {"x": storage.sha256(tmp_path / "x")})
     manifest.verify(tmp_path)
     (tmp_path / "x").write_text("two")
     with pytest.raises(CorruptArtifact, match="SHA-256"):

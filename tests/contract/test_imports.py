@@ -22,6 +22,7 @@ LEVELS = [
     {"treebank"},
     {"config", "preflight"},
     {"artifacts"},
+    {"storage"},
     {"errors", "seeding"},
 ]
 LEVEL = {name: depth for depth, names in enumerate(LEVELS) for name in names}

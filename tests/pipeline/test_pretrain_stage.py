@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from pcfg_artifact import artifacts
+from pcfg_artifact import storage
 from pcfg_artifact.artifacts import StageDir
 from pcfg_artifact.config import SampleConfig, load_profile
 from pcfg_artifact.errors import StageError
@@ -41,7 +41,7 @@ def run_folder(tmp_path_factory) -> Path:
                  *(("V", w, p) for w, p in zip(VERBS, zipf[:8] / zipf[:8].sum(), strict=True)),
                  ("the", "the", 0.6), ("the", "a", 0.4), ("of", "of", 1.0), ("and", "and", 1.0)])
     grammar.save(root / "grammar" / "vm")
-    artifacts.write_json(root / "grammar" / "sizes.json", {"variant": "vm"})
+    storage.write_json(root / "grammar" / "sizes.json", {"variant": "vm"})
     config = SampleConfig(seed=0, max_length=30, n_pretraining=2000, n_validation=200, n_probe_train=5, n_probe_test=5)
     sample.run(config, inputs_of(root), StageDir(root / "sample"))
     return root
@@ -133,7 +133,7 @@ def test_kill_9_at_any_step_and_resume_gives_identical_weights_and_curve(finishe
 def test_sentences_of_another_vocabulary_are_refused(run_folder, tmp_path):
     smaller = PCFG.from_rules(root={"S": 1.0}, binary=[("S", "A", "A", 1.0)], lexical=[("A", "a", 1.0)])
     smaller.save(tmp_path / "grammar" / "vm")
-    artifacts.write_json(tmp_path / "grammar" / "sizes.json", {"variant": "vm"})
+    storage.write_json(tmp_path / "grammar" / "sizes.json", {"variant": "vm"})
     inputs = Inputs({"grammar": tmp_path / "grammar", "sample": run_folder / "sample"}, "none")
     with pytest.raises(StageError, match="does not match the grammar: it holds word .*, expected 0 to 0"):
         pretrain.run(small_config(), inputs, stage_dir(tmp_path / "pretrain"))

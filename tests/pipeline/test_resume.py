@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pcfg_artifact import artifacts
+from pcfg_artifact import artifacts, storage
 from pcfg_artifact.cli import main
 
 SIZES = ["--set", "sample.n_pretraining=30000", "--set", "sample.n_validation=50", "--set", "sample.n_probe_train=40",
@@ -86,7 +86,7 @@ def test_kill_9_at_any_moment_then_the_same_command_ends_with_the_same_bytes(del
     process.stderr.close()
     assert main(command(treebank, tmp_path)) == 0
     assert contents(tmp_path) == uninterrupted
-    assert not list(tmp_path.rglob(f"{artifacts.TEMPORARY}*"))
+    assert not list(tmp_path.rglob(f"{storage.TEMPORARY}*"))
 
 
 def test_a_damaged_artifact_is_a_clear_error_and_force_mends_it(treebank, tmp_path, capsys, uninterrupted):
