@@ -59,14 +59,14 @@ def loss_curves(tables: Tables, roles: Roles) -> Drawing | None:
             points = sorted((int(c.split()[1]), v.number) for c, v in rows[model].items() if c.endswith(f" {part}"))
             if points:
                 axis.plot(*zip(*points, strict=True), color=colour(SERIES[index % len(SERIES)]), label=model)
-        axis.set(title=part, xlabel="step", yscale="log", ylabel="perplexity" if part == "training" else "")
+        axis.set(title=part, xlabel="step", ylabel="loss (nats per masked word)" if part == "training" else "")
     optimum = tables.get("against_optimum", {}).get(f"{models[0]} {MASKS}", {})  # the same for every model
     if "exact" in optimum:
-        axes[1].axhline(optimum["exact"].number, color=colour("ink"), linestyle="--", linewidth=1.2,
+        axes[1].axhline(float(np.log(optimum["exact"].number)), color=colour("ink"), linestyle="--", linewidth=1.2,
                         label="exact optimum")
     axes[1].legend()
     return finish(figure, "loss_curves", "Loss curves, with the exact optimum as floor",
-                  "Perplexity of masked words while pre-training; training masks may hide more words than the 15% of "
+                  "Masked-word loss while pre-training; training masks may hide more words than the 15% of "
                   "validation. The dashed line is what the Inside-Outside algorithm reaches on the validation masks: "
                   "no model can go below it.")
 

@@ -75,9 +75,9 @@ def plausible_rows(seed: int = 0, noise: float = 0.0) -> list[Metric]:
             rows[Cell("against_optimum", f"{model} {masks}", "exact")] = (84.8, "perplexity")
             rows[Cell("against_optimum", f"{model} {masks}", "model")] = (validation, "perplexity")
         for step in range(0, 5001, 500):
-            perplexity = float(validation * (350.5 / validation) ** np.exp(-step / 700))
-            rows[Cell("loss_curve", model, f"step {step} training")] = (perplexity, "perplexity")
-            rows[Cell("loss_curve", model, f"step {step} validation")] = (perplexity * 0.99, "perplexity")
+            loss = np.log(validation) + (np.log(350.5) - np.log(validation)) * np.exp(-step / 700)
+            rows[Cell("loss_curve", model, f"step {step} training")] = (float(loss), "nats")
+            rows[Cell("loss_curve", model, f"step {step} validation")] = (float(loss) - 0.01, "nats")
         for group, divergence in (("entropy 0-1", 0.4), ("entropy 1-2", 0.3), ("depth 1-3", 0.2), ("depth 4-6", 0.5)):
             rows[Cell("optimum_gap", f"{model} {group}", "kl")] = (divergence, "nats")
         _probe_rows(rows, model, int(model.split("L")[1]))
