@@ -286,8 +286,11 @@ class Manifest:
                                       f"damaged; run `--only {self.stage} --force` to make it again")
 
 
-def begin(folder: Path, mark: str) -> StageDir:
+def begin(folder: Path, mark: str, *, keeps: Sequence[str] = (), fresh: bool = False) -> StageDir:
     """Open a stage folder for writing.  Work begun with the same fingerprint is kept, any other is removed.
+
+    keeps: entries whose pieces carry fingerprints of their own, which the stage compares; they stay, unless `fresh`,
+    which removes everything.
 
     Only a folder that carries our mark is ever emptied: somebody else's files are refused, not deleted.
     """
@@ -301,8 +304,9 @@ def begin(folder: Path, mark: str) -> StageDir:
         if present and not started.is_file():
             raise UsageError(f"{folder} already holds files that no run of ours wrote (for example "
                              f"{present[0].name}); choose an empty folder for --out")
-        if present and started.read_text(encoding="utf-8").strip() != mark:
-            for entry in present:
+        is_other = present and started.read_text(encoding="utf-8").strip() != mark
+        for entry in present:
+            if fresh or (is_other and entry.name not in keeps):
                 shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
     except OSError as error:
         raise StageError(f"cannot use {folder}: {error.strerror or error}; choose another --out") from error

@@ -80,7 +80,7 @@ def _run_pipeline(arguments: Sequence[str]) -> int:
     parser.add_argument("--from", dest="first", metavar="STAGE", help="start at this stage")
     parser.add_argument("--to", dest="last", metavar="STAGE", help="stop after this stage")
     parser.add_argument("--only", metavar="STAGE", help="run this stage alone")
-    parser.add_argument("--force", action="store_true", help="run the selected stages even if they are done")
+    parser.add_argument("--force", action="store_true", help="make the selected stages from nothing")
     parser.add_argument("--skip-bad-trees", action="store_true", help="leave out malformed trees, and list them")
     parser.add_argument("--dry-run", action="store_true", help="print the plan with its costs, and do nothing")
     args = parser.parse_args(arguments)

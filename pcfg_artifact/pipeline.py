@@ -35,6 +35,7 @@ class Stage:
     name: str
     reads: tuple[str, ...]
     what: str
+    keeps: tuple[str, ...] = ()  # parts of its folder that a change of its config need not concern
 
 
 MEASURING = (
@@ -43,7 +44,8 @@ MEASURING = (
     Stage("marginals", ("grammar", "sample"), "run Inside-Outside: span marginals, trees, the optimum of masked words"),
     Stage("approximate", ("grammar",), "run Inside-Outside with few non-terminals and low rank"),
     Stage("construct", ("grammar", "sample"), "build the transformers of the theorems and compare their charts"),
-    Stage("pretrain", ("grammar", "sample"), "train masked language models on the sentences"),
+    Stage("pretrain", ("grammar", "sample"), "train masked language models on the sentences",
+          keeps=("models", "scratch")),
     Stage("probe", ("grammar", "sample", "marginals", "pretrain"), "read parse trees and marginals from hidden states"),
     Stage("control", ("grammar", "sample", "marginals", "pretrain", "probe"), "hold the probes against random labels"),
     Stage("attention", ("grammar", "sample", "pretrain"), "measure how far attention heads look"),
@@ -158,7 +160,7 @@ def run(profile: config.Profile, out: Path, stages: Sequence[Stage], *, force: b
             reason = "--force" if force else _why_run(profile, out, stage, inputs)
             if reason:
                 _log(f"[{stage.name}] {stage.what} ({reason})")
-                seconds = _run_stage(profile, out, stage, inputs)
+                seconds = _run_stage(profile, out, stage, inputs, force)
                 _log(f"[{stage.name}] done in {seconds:.1f} s")
                 n_run += 1
             else:
@@ -187,7 +189,7 @@ def _refuse_early(profile: config.Profile, out: Path, stages: Sequence[Stage]) -
         raise UsageError("this run cannot succeed:\n" + "\n".join(f"- {problem}" for problem in problems))
 
 
-def _run_stage(profile: config.Profile, out: Path, stage: Stage, inputs: dict[str, str]) -> float:
+def _run_stage(profile: config.Profile, out: Path, stage: Stage, inputs: dict[str, str], force: bool) -> float:
     section = profile.stage(stage.name)
     mark = _fingerprint(section, inputs)
     folders = {name: out / name for name in stage.reads if name in NAMES}
@@ -195,7 +197,7 @@ def _run_stage(profile: config.Profile, out: Path, stage: Stage, inputs: dict[st
         _verified(out, name)
     started = time.monotonic()
     reset_peak_memory()
-    folder = artifacts.begin(out / stage.name, mark)
+    folder = artifacts.begin(out / stage.name, mark, keeps=stage.keeps, fresh=force)
     folder.machine = Machine(resolve_device(profile.machine), profile.machine.n_workers or config.available_cores(),
                              profile.machine.n_gpus)
     folder.progress = progress

@@ -8,7 +8,7 @@ import numpy as np
 
 from pcfg_artifact.approximation import projected
 from pcfg_artifact.approximation.restriction import compact
-from pcfg_artifact.approximation.signs import rule_named, transform_of_width
+from pcfg_artifact.approximation.signs import inverse_of, rule_named, transform_of_width
 from pcfg_artifact.approximation.transforms import Transforms
 from pcfg_artifact.errors import StageError, UsageError
 from pcfg_artifact.grammar import PCFG
@@ -37,7 +37,7 @@ class Projections:
             self.decode = np.zeros((max_width + 1, n, 0))
         else:
             self.encode = np.ascontiguousarray(matrices)
-            self.decode = np.ascontiguousarray([np.linalg.pinv(matrix) for matrix in matrices])
+            self.decode = np.ascontiguousarray([inverse_of(matrix) for matrix in matrices])
 
     def apply(self, width: int, vector: np.ndarray) -> np.ndarray:
         return vector if self.is_identity else self.decode[width] @ (self.encode[width] @ vector)

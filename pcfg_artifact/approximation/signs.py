@@ -59,3 +59,9 @@ def transform_of_width(transforms: dict[int, np.ndarray], width: int) -> np.ndar
         raise UsageError("no transform W was given; learn them from marginals first")
     smaller = [known for known in transforms if known <= width]
     return transforms[max(smaller) if smaller else min(transforms)]
+
+
+def inverse_of(transform: np.ndarray) -> np.ndarray:
+    """W+ (n in-terminals, k), rounded to float64 whatever the precision of W: the algorithm and the transformer read
+    the same numbers, so that only the order of their sums can part them."""
+    return np.linalg.pinv(transform.astype(np.float64))

@@ -6,7 +6,7 @@ import numpy as np
 
 from pcfg_artifact.approximation.low_rank import approximate_charts
 from pcfg_artifact.approximation.restriction import restrict
-from pcfg_artifact.approximation.signs import rule_named, transform_of_width
+from pcfg_artifact.approximation.signs import inverse_of, rule_named, transform_of_width
 from pcfg_artifact.constructions.approximate import ApproximateInsideOutside
 from pcfg_artifact.constructions.weights import LayerWeights
 from pcfg_artifact.parsing import Chart
@@ -70,7 +70,7 @@ def _projected(model: ApproximateInsideOutside, vector: np.ndarray, width: int) 
     if model.transforms is None:
         return vector
     transform = transform_of_width(model.transforms, width)
-    return rule_named(model.sign_rule).stored(np.linalg.pinv(transform) @ (transform @ vector))
+    return rule_named(model.sign_rule).stored(inverse_of(transform) @ (transform @ vector))
 
 
 def _without_leaf(model: ApproximateInsideOutside) -> np.ndarray:

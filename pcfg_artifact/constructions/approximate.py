@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from pcfg_artifact.approximation.restriction import select_symbols
-from pcfg_artifact.approximation.signs import SignRule, rule_named, transform_of_width
+from pcfg_artifact.approximation.signs import SignRule, inverse_of, rule_named, transform_of_width
 from pcfg_artifact.approximation.transforms import Correlations, Transforms
 from pcfg_artifact.constructions.relative import mark, root_layer
 from pcfg_artifact.constructions.rules import inside_matrices, left_sibling_matrices, right_sibling_matrices
@@ -193,7 +193,7 @@ def layer_of(space: Space, positions: RelativePositions, l: int, heads: KeysAndQ
     if transform is not None:
         mixed = {id(q.matrices): q.matrices.mixed(transform) for q in queries}
         queries = tuple(Query(q.key, q.source, mixed[id(q.matrices)]) for q in queries)
-        writes = HeadMatrices.from_dense(np.linalg.pinv(transform).T[:, :, None])
+        writes = HeadMatrices.from_dense(inverse_of(transform).T[:, :, None])
     elif writes is None:
         writes = unit_columns(np.arange(space.width(target)), space.width(target))
     one = np.ones((1, 1))

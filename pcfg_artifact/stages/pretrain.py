@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ from transformers.utils import logging
 
 from pcfg_artifact import storage
 from pcfg_artifact.approximation.scores import unigram_probabilities
-from pcfg_artifact.artifacts import Metric, StageDir
+from pcfg_artifact.artifacts import Metric, Ragged, StageDir
 from pcfg_artifact.config import PretrainConfig
 from pcfg_artifact.errors import StageError
 from pcfg_artifact.grammar import PCFG
@@ -29,6 +30,7 @@ from pcfg_artifact.stages.inputs import Inputs
 from pcfg_artifact.stages.launch import run_workers
 from pcfg_artifact.stages.pretrain_worker import FACTS, FINISHED, STEP
 
+JUDGING = ("models", "n_exact", "exact_max_length")  # settings that say nothing about how a model is trained
 N_CURVE_POINTS = 50  # of the training curve, as metric rows; every step is in training.json
 
 
@@ -44,7 +46,7 @@ def run(cfg: PretrainConfig, inputs: Inputs, out: StageDir) -> None:
         facts = out.path(f"scratch/{name}/{FACTS}")
         out.facts[name] = {**storage.read_json(facts), "sentences_left_out": result["n_left_out"]}
     out.write_metrics(metrics + against_optimum(cfg, grammar, inputs, out))
-    shutil.rmtree(out.path("scratch/exact"))  # large, and of no use to anybody else
+    shutil.rmtree(out.path("exact"))  # large, and of no use to anybody else
 
 
 def check_shards(grammar: PCFG, inputs: Inputs) -> None:
@@ -57,16 +59,30 @@ def check_shards(grammar: PCFG, inputs: Inputs) -> None:
 
 
 def write_jobs(cfg: PretrainConfig, grammar: PCFG, inputs: Inputs, out: StageDir) -> None:
-    """One job file per model: all that a training process needs to know."""
+    """One job file per model: all that a training process needs to know.  Models of other jobs are removed."""
     sample = inputs["sample"]
+    shards = {split: str(sample.path(f"{split}/tokens").resolve()) for split in ("pretraining", "validation")}
+    data = [storage.sha256(Path(f"{shard}.{part}.npy")) for shard in shards.values() for part in Ragged._fields]
+    settings = {key: value for key, value in asdict(cfg).items() if key not in JUDGING}
+    made_from = {name: storage.fingerprint([name, settings, grammar.words, data]) for name in cfg.models}
     for name in cfg.models:
-        # An impossible shape is refused before anything is trained.
+        # An impossible shape is refused before anything is trained, or removed.
         build_config(Shape.parse(name), n_words=grammar.n_words, width=cfg.width, max_length=cfg.max_length,
                      dropout=cfg.dropout, initial_scale=cfg.initial_scale)
-        shards = {split: str(sample.path(f"{split}/tokens").resolve()) for split in ("pretraining", "validation")}
+    remove_other_models(made_from, out)
+    for name in cfg.models:
         out.write_json(f"scratch/{name}/job", {
-            "model": name, "config": asdict(cfg), "words": grammar.words, "device": out.machine.device,
-            "final": str(out.path(f"models/{name}").resolve()), **shards})
+            "model": name, "made_from": made_from[name], "config": asdict(cfg), "words": grammar.words,
+            "device": out.machine.device, "final": str(out.path(f"models/{name}").resolve()), **shards})
+
+
+def remove_other_models(made_from: dict[str, str], out: StageDir) -> None:
+    """Remove models and checkpoints that the profile does not name, or that were made from something else."""
+    for name in {path.name for part in ("models", "scratch") for path in out.path(part).glob("*")}:
+        job = out.json(f"scratch/{name}/job") if out.has(f"scratch/{name}/job.json") else {}
+        if job.get("made_from", "") != made_from.get(name):
+            for part in ("models", "scratch"):
+                shutil.rmtree(out.path(f"{part}/{name}"), ignore_errors=True)
 
 
 def train_models(cfg: PretrainConfig, out: StageDir) -> None:
@@ -136,8 +152,8 @@ def against_optimum(cfg: PretrainConfig, grammar: PCFG, inputs: Inputs, out: Sta
 
 
 def exact_rows(grammar: PCFG, masked: Sequence[optimum.MaskedSentence], masks: str, out: StageDir) -> list[np.ndarray]:
-    """Exact distributions, one (masked, n_words) array per sentence; kept in scratch/, they do not depend on models."""
-    name = f"scratch/exact/{masks.replace(' ', '_')}"
+    """Exact distributions, one (masked, n_words) array per sentence; kept on disk, they do not depend on models."""
+    name = f"exact/{masks.replace(' ', '_')}"
     if not out.has(f"{name}.npy"):
         found = optimum.exact_predictions(grammar, masked, NAMED_MASKS[masks], device=out.machine.device,
                                           n_threads=out.machine.n_workers)

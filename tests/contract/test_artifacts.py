@@ -101,7 +101,10 @@ def test_begin_keeps_equal_work_wipes_other_work_and_refuses_foreign_files(tmp_p
     folder = artifacts.begin(tmp_path / "s", "one")
     folder.write_text("kept.txt", "x")
     assert artifacts.begin(tmp_path / "s", "one").has("kept.txt")
-    assert not artifacts.begin(tmp_path / "s", "two").has("kept.txt")
+    assert artifacts.begin(tmp_path / "s", "two", keeps=("kept.txt",)).has("kept.txt")
+    assert not artifacts.begin(tmp_path / "s", "two", keeps=("kept.txt",), fresh=True).has("kept.txt")
+    folder.write_text("kept.txt", "x")
+    assert not artifacts.begin(tmp_path / "s", "three").has("kept.txt")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("")
     with pytest.raises(UsageError, match="thesis.tex"):

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -102,6 +103,22 @@ def test_a_finished_model_is_never_trained_again(finished, run_folder, monkeypat
     pretrain.train_models(small_config(), finished)
     (run_folder / "aside.json").rename(finished.path("models/A1L2/training.json"))
     assert started == ["A1L2"]
+
+
+def test_another_list_of_models_trains_only_what_is_new(finished, run_folder, tmp_path):
+    out = stage_dir(tmp_path / "pretrain")
+    shutil.copytree(finished.root, out.root)
+    grammar, inputs = PCFG.load(run_folder / "grammar" / "vm"), inputs_of(run_folder)
+
+    def pending(**changes):
+        pretrain.write_jobs(small_config(**changes), grammar, inputs, out)
+        return [name for name in small_config(**changes).models if not out.has(f"models/{name}/training.json")]
+
+    assert pending(models=("A1L2", "A2L1", "A2L2"), n_exact=10) == ["A2L2"]
+    assert pending(models=("A2L1",)) == []
+    assert not out.path("models/A1L2").exists()
+    assert not out.path("scratch/A1L2").exists()
+    assert pending(models=("A2L1",), steps=61) == ["A2L1"]
 
 
 def test_kill_9_at_any_step_and_resume_gives_identical_weights_and_curve(finished, run_folder):
