@@ -53,8 +53,8 @@ class _Parser(argparse.ArgumentParser):
 
 def _run_tool(name: str, arguments: Sequence[str]) -> int:
     if name not in TOOLS:
-        raise UsageError(f"unknown tool {name!r}; the tools are test, {', '.join(TOOLS)}, "
-                         f"and without a tool name the pipeline runs (see --help)")
+        raise UsageError(f"unknown tool {name!r}; the tools are {', '.join(TOOLS)}, `run_all.sh test` runs the test "
+                         f"suite, and without a tool name the pipeline runs (see --help)")
     module = importlib.import_module(f"pcfg_artifact.tools.{name}")
     parser = _Parser(prog=f"run_all.sh {name}", description=module.__doc__, epilog=f"example: {module.EXAMPLE}",
                      formatter_class=argparse.RawDescriptionHelpFormatter)

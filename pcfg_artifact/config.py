@@ -18,6 +18,9 @@ import yaml
 
 from pcfg_artifact.errors import ConfigError
 
+MAY_BE_ZERO = ("seed", "cutoff", "dropout", "weight_decay", "warmup_steps", "n_dense", "smoothing")
+SHARES = ("dropout", "mask_rate", "smoothing")
+
 
 @dataclass(frozen=True)
 class MachineConfig:
@@ -286,6 +289,7 @@ def _build(cls: type, values: Any, where: str, seed: int | None) -> Any:
         place = f"{where}.{f.name}" if where else f.name
         if f.name in values:
             arguments[f.name] = _convert(hints[f.name], values[f.name], place, seed)
+            _check_range(f.name, arguments[f.name], place)
         elif f.name == "seed" and where:
             arguments["seed"] = seed
         elif f.default is MISSING and f.default_factory is MISSING:
@@ -318,6 +322,17 @@ def _convert(hint: Any, value: Any, place: str, seed: int | None) -> Any:
         return value
     expected = getattr(hint, "__name__", str(hint)) if origin is None else str(hint)
     raise ConfigError(f"{place!r} is {value!r} ({type(value).__name__}), expected {expected}")
+
+
+def _check_range(name: str, value: Any, place: str) -> None:
+    """Numbers are positive, or zero where that means something; shares are at most 1."""
+    for number in value if isinstance(value, tuple) else (value,):
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            continue
+        lowest_is_zero = name in MAY_BE_ZERO
+        if not (0 <= number < float("inf")) or (number == 0 and not lowest_is_zero) or (name in SHARES and number > 1):
+            expected = "0 or more" if lowest_is_zero else "more than 0"
+            raise ConfigError(f"{place!r} is {number}, expected {expected}{' and at most 1' * (name in SHARES)}")
 
 
 def _suggest(name: str, known: Sequence[str]) -> str:

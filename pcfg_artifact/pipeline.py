@@ -72,6 +72,8 @@ def select(first: str | None = None, last: str | None = None, only: str | None =
     for name in (first, last, only):
         if name is not None and name not in NAMES:
             raise UsageError(f"unknown stage {name!r}; the stages are {', '.join(NAMES)}")
+    if only is not None and (first is not None or last is not None):
+        raise UsageError("--only runs one stage; leave out --from and --to")
     if only is not None:
         return [STAGES[NAMES.index(only)]]
     begin = 0 if first is None else NAMES.index(first)
@@ -179,7 +181,12 @@ def _refuse_early(profile: config.Profile, out: Path, stages: Sequence[Stage]) -
     """Say before any work is done what would fail hours later."""
     megabytes = sum(profile.cost[stage.name][1] for stage in stages if Manifest.read(out / stage.name) is None)
     need = preflight.Need(profile.machine.device, profile.machine.n_gpus, profile.pretrain.processes, megabytes / 1024)
-    problems = preflight.machine_problems(preflight.read_machine(out), need)
+    machine = preflight.read_machine(out)
+    problems = preflight.machine_problems(machine, need)
+    if any(stage.name == "pretrain" for stage in stages):
+        _training_lines(profile)  # an impossible shape of a model is a ConfigError
+    if profile.machine.device == "auto" and (unused := preflight.unused_gpu(machine)):
+        _log(f"running on the CPU: {unused}")
     if profile.verify.expected == "paper" and Manifest.read(out / "grammar") is None:
         treebank = read_treebank(profile.treebank, skip_bad_trees=profile.grammar.skip_bad_trees, progress=progress)
         sections = {name: len(trees) for name, trees in splits.wsj_sections(treebank).items()}

@@ -78,15 +78,9 @@ def gpu_problems(machine: Machine, need: Need) -> list[str]:
     if need.device == "cpu":
         return []
     n_gpus, problems = len(machine.gpus), []
-    if machine.driver and machine.cuda and not n_gpus:
-        problems.append(f"NVIDIA driver {machine.driver} is installed, but torch (CUDA {machine.cuda}) cannot use a "
-                        f"GPU: the driver is too old for that CUDA, or the container was started without --gpus all; "
-                        f"update the driver, or run on the CPU with --set machine.device=cpu")
-    elif machine.driver and not machine.cuda:
-        problems.append(f"NVIDIA driver {machine.driver} is installed, but torch is a CPU build; install torch's "
-                        f"default build, or run on the CPU with --set machine.device=cpu")
-    elif need.device == "cuda" and not n_gpus:
-        problems.append("machine.device is cuda, but there is no GPU here; use --set machine.device=auto")
+    if need.device == "cuda" and not n_gpus:
+        why = unused_gpu(machine) or "there is no GPU here; run it on a machine with GPUs"
+        problems.append(f"{why}, or run on the CPU with --set machine.device=cpu")
     if need.n_gpus is not None and need.n_gpus > n_gpus:
         problems.append(f"{need.n_gpus} GPUs were asked for, {n_gpus} are visible; lower machine.n_gpus, or make more "
                         f"visible (--gpus all, CUDA_VISIBLE_DEVICES)")
@@ -97,6 +91,17 @@ def gpu_problems(machine: Machine, need: Need) -> list[str]:
                         f"{n_processes} GPUs; start the container with --shm-size 8g, or train on one with "
                         f"--set pretrain.processes=1")
     return problems
+
+
+def unused_gpu(machine: Machine) -> str | None:
+    """Why a GPU that is there cannot be used, and what to do; None where there is none, or torch can use it."""
+    if machine.driver is None or machine.gpus:
+        return None
+    if machine.cuda is None:
+        return f"NVIDIA driver {machine.driver} is installed, but torch is a CPU build; install torch's default build"
+    return (f"NVIDIA driver {machine.driver} is installed, but torch (CUDA {machine.cuda}) cannot use a GPU: the "
+            f"driver is too old for that CUDA, or the container was started without --gpus all; update the driver, or "
+            f"start the container with it")
 
 
 def treebank_problems(sections: Mapping[str, int], wanted: tuple[str, ...], test: str, n_train: int,

@@ -61,11 +61,12 @@ def fit_unit(context: Context, job: tuple[int, int, Unit]) -> Unit:
     tasks = [control_tree_task(seed)]
     if context.cfg.marginal_layers == "all" or unit.layer in (0, context.last[unit.model]):
         tasks += [control_span_task(width, seed) for width in context.cfg.widths]
-    scores = []
+    scores, facts = [], {}
     for task in tasks:
         outcome = run_task(task, unit.probe, layers["PTB train"], {"PTB": layers["PTB test"]}, fits)
         scores += [[*s[:4], artifacts.finite_or_none(s.value), s.n] for s in outcome.scores]
-    storage.write_json(context.path(unit), {"scores": scores})
+        facts[task.name] = outcome.facts
+    storage.write_json(context.path(unit), {"scores": scores, "facts": facts})
     return unit
 
 

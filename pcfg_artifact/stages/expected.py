@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -90,6 +91,12 @@ def write_record(record: Record, folder: Path = EXPECTED) -> None:
 # ---- what a run measured --------------------------------------------------------------------------------------------
 
 
+def settings_hash(configs: Mapping[str, Mapping[str, Any]]) -> str:
+    """Of the config of every stage; the seed is left out, since a record has several."""
+    return storage.fingerprint({stage: {key: value for key, value in config.items() if key != "seed"}
+                                for stage, config in configs.items()})
+
+
 def read_run(profile: str, folders: Mapping[str, Folder]) -> tuple[Run, dict[Cell, Value], dict[str, Manifest]]:
     """What was run, every cell it measured (derived ones included), and its manifests; `folders`: stage -> folder."""
     manifests, metrics, owners = {}, [], {}
@@ -105,7 +112,6 @@ def read_run(profile: str, folders: Mapping[str, Folder]) -> tuple[Run, dict[Cel
             metrics.append(metric)
     measured = collect(metrics)
     measured |= derive(measured, find_roles(measured))
-    settings = {stage: {key: value for key, value in manifest.config.items() if key != "seed"}
-                for stage, manifest in manifests.items()}
-    run = Run(profile, manifests["grammar"].inputs["treebank"], storage.fingerprint(settings))
+    settings = settings_hash({stage: manifest.config for stage, manifest in manifests.items()})
+    run = Run(profile, manifests["grammar"].inputs["treebank"], settings)
     return run, measured, manifests

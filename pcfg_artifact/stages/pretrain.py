@@ -5,32 +5,26 @@ from __future__ import annotations
 import math
 import os
 import shutil
-from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import torch
-from transformers import AutoModelForMaskedLM, AutoTokenizer
-from transformers.utils import logging
 
 from pcfg_artifact import storage
-from pcfg_artifact.approximation.scores import unigram_probabilities
 from pcfg_artifact.artifacts import Metric, Ragged, StageDir
 from pcfg_artifact.config import PretrainConfig
 from pcfg_artifact.errors import StageError
 from pcfg_artifact.grammar import PCFG
-from pcfg_artifact.mlm import optimum
-from pcfg_artifact.mlm.evaluation import predictions
 from pcfg_artifact.mlm.model import Shape, build_config
-from pcfg_artifact.mlm.optimum import NAMED_MASKS, Gap
-from pcfg_artifact.mlm.tokenizer import check_vocabulary
 from pcfg_artifact.stages.inputs import Inputs
 from pcfg_artifact.stages.launch import run_workers
+from pcfg_artifact.stages.pretrain_gap import against_optimum
 from pcfg_artifact.stages.pretrain_worker import FACTS, FINISHED, STEP
 
-JUDGING = ("models", "n_exact", "exact_max_length")  # settings that say nothing about how a model is trained
+# Settings that leave a trained model what it is: how it is judged, and how its work is shared out.
+NOT_OF_A_MODEL = ("models", "n_exact", "exact_max_length", "batch_tokens", "processes", "save_every")
 N_CURVE_POINTS = 50  # of the training curve, as metric rows; every step is in training.json
 
 
@@ -46,7 +40,6 @@ def run(cfg: PretrainConfig, inputs: Inputs, out: StageDir) -> None:
         facts = out.path(f"scratch/{name}/{FACTS}")
         out.facts[name] = {**storage.read_json(facts), "sentences_left_out": result["n_left_out"]}
     out.write_metrics(metrics + against_optimum(cfg, grammar, inputs, out))
-    shutil.rmtree(out.path("exact"))  # large, and of no use to anybody else
 
 
 def check_shards(grammar: PCFG, inputs: Inputs) -> None:
@@ -63,7 +56,7 @@ def write_jobs(cfg: PretrainConfig, grammar: PCFG, inputs: Inputs, out: StageDir
     sample = inputs["sample"]
     shards = {split: str(sample.path(f"{split}/tokens").resolve()) for split in ("pretraining", "validation")}
     data = [storage.sha256(Path(f"{shard}.{part}.npy")) for shard in shards.values() for part in Ragged._fields]
-    settings = {key: value for key, value in asdict(cfg).items() if key not in JUDGING}
+    settings = {key: value for key, value in asdict(cfg).items() if key not in NOT_OF_A_MODEL}
     made_from = {name: storage.fingerprint([name, settings, grammar.words, data]) for name in cfg.models}
     for name in cfg.models:
         # An impossible shape is refused before anything is trained, or removed.
@@ -116,57 +109,3 @@ def curve_metrics(name: str, result: dict, cfg: PretrainConfig) -> list[Metric]:
                               int(end - begin) * cfg.batch_size, "nats"))
     return metrics + [Metric("loss_curve", name, f"step {step} validation", cfg.seed, loss, min(n, cfg.n_curve),
                              "nats") for step, loss in result["validation"]]
-
-
-def against_optimum(cfg: PretrainConfig, grammar: PCFG, inputs: Inputs, out: StageDir) -> list[Metric]:
-    """Every model beside the exact masked-word distribution and the unigram one, under the same named masks."""
-    torch.set_num_threads(out.machine.n_workers)
-    logging.disable_progress_bar()
-    sentences, trees = inputs.sentences("validation"), inputs.sampled_trees("validation")
-    models = {}
-    for name in cfg.models:
-        folder = out.path(f"models/{name}")
-        check_vocabulary(AutoTokenizer.from_pretrained(folder), grammar.words, str(folder))
-        models[name] = AutoModelForMaskedLM.from_pretrained(folder).to(out.machine.device)
-    metrics = []
-    for masks, masking in NAMED_MASKS.items():
-        masked = optimum.masked_sentences(grammar, sentences, masking, seed=cfg.seed, n=cfg.n_exact,
-                                          max_length=cfg.exact_max_length)
-        targets = [s.words[s.positions] for s in masked]
-        exact = exact_rows(grammar, masked, masks, out)
-        depths = [optimum.word_depths(trees[s.number].spans(), len(s.words)) for s in masked]
-        known = optimum.circumstances(masked, depths)
-        unigram = float(-np.log(unigram_probabilities(grammar, targets)).mean())
-        for name, model in models.items():
-            gaps = {s: Gap.between(said, exact[s], targets[s])
-                    for s, said in predictions(model, masked, cfg.batch_tokens)}
-            gap = Gap.join([gaps[s] for s in range(len(masked))])
-            metrics += gap_metrics(gap, unigram, f"{name} {masks}", cfg.seed)
-            if masks == next(iter(NAMED_MASKS)):
-                metrics += [Metric("optimum_gap", f"{name} {group}", column, cfg.seed, float(values[chosen].mean()),
-                                   int(chosen.sum()), "nats")
-                            for group, chosen in optimum.groups(gap, known) if chosen.any()
-                            for column, values in (("kl", gap.divergence), ("excess", gap.model - gap.exact))]
-                out.write_array(f"gap/{name}", np.stack([gap.model, gap.exact, gap.divergence, gap.entropy], axis=1))
-    return metrics
-
-
-def exact_rows(grammar: PCFG, masked: Sequence[optimum.MaskedSentence], masks: str, out: StageDir) -> list[np.ndarray]:
-    """Exact distributions, one (masked, n_words) array per sentence; kept on disk, they do not depend on models."""
-    name = f"exact/{masks.replace(' ', '_')}"
-    if not out.has(f"{name}.npy"):
-        found = optimum.exact_predictions(grammar, masked, NAMED_MASKS[masks], device=out.machine.device,
-                                          n_threads=out.machine.n_workers)
-        rows = list(out.progress(found, total=len(masked), desc=f"exact, {masks}"))
-        out.write_array(name, np.concatenate(rows).astype(np.float32))
-    ends = np.cumsum([len(s.positions) for s in masked])
-    return np.split(out.array(name, memory_map=True), ends[:-1])
-
-
-def gap_metrics(gap: Gap, unigram: float, row: str, seed: int) -> list[Metric]:
-    n, (excess, error) = len(gap.model), gap.excess()
-    perplexities = {"model": gap.model.mean(), "exact": gap.exact.mean(), "unigram": unigram}
-    nats = {"kl": gap.divergence.mean(), "excess": excess, "excess_standard_error": error}
-    return [*(Metric("against_optimum", row, column, seed, math.exp(value), n, "perplexity")
-              for column, value in perplexities.items()),
-            *(Metric("against_optimum", row, column, seed, float(value), n, "nats") for column, value in nats.items())]

@@ -3,11 +3,29 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
+from typing import Any
 
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.grammar.rulefile import from_text
+from pcfg_artifact.pipeline import progress
+from pcfg_artifact.treebank.reading import Treebank, read_treebank
+
+
+def add_treebank_arguments(parser: argparse.ArgumentParser, what: str = "", **options: Any) -> None:
+    """--treebank (`what`: its help) and how to read it; options are those of add_argument."""
+    what = what or "embedded, nltk, or a folder, zip or file of bracketed trees"
+    parser.add_argument("--treebank", metavar="SOURCE", help=what, **options)
+    parser.add_argument("--skip-bad-trees", action="store_true", help="leave out malformed trees, and list them")
+
+
+def load_treebank(args: argparse.Namespace) -> Treebank:
+    treebank = read_treebank(args.treebank, skip_bad_trees=args.skip_bad_trees, progress=progress)
+    for bad in treebank.bad_trees:
+        print(f"left out: {bad}", file=sys.stderr)
+    return treebank
 
 
 def add_grammar_argument(parser: argparse.ArgumentParser) -> None:

@@ -11,12 +11,14 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from pcfg_artifact.tools.arguments import add_treebank_arguments, load_treebank
+
 EXAMPLE = "run_all.sh bench parsing --treebank craft_penn.zip"
 
 
 def _parsing(args: argparse.Namespace) -> list[dict[str, Any]]:
     from pcfg_artifact.tools import bench_parsing
-    return bench_parsing.run(args.treebank)
+    return bench_parsing.run(load_treebank(args))
 
 
 def _pretrain(args: argparse.Namespace) -> list[dict[str, Any]]:
@@ -32,8 +34,8 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace], list[dict[str, Any]]]] = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", choices=tuple(BENCHMARKS), default="parsing", metavar="NAME",
                         help=f"one of {', '.join(BENCHMARKS)} (parsing)")
-    parser.add_argument("--treebank", default="embedded", metavar="SOURCE",
-                        help="parsing: learn the grammar from its training split, parse its test split (embedded)")
+    add_treebank_arguments(parser, "parsing: learn the grammar from its training split, parse its test split "
+                                   "(embedded)", default="embedded")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 

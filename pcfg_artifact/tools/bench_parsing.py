@@ -24,7 +24,7 @@ from pcfg_artifact.parsing.cpu import Engine as CpuEngine
 from pcfg_artifact.parsing.torch_engine import Engine as TorchEngine
 from pcfg_artifact.pipeline import peak_memory_mb, reset_peak_memory
 from pcfg_artifact.seeding import stream
-from pcfg_artifact.treebank.reading import read_treebank
+from pcfg_artifact.treebank.reading import Treebank
 from pcfg_artifact.treebank.splits import split
 
 N_SENTENCES, SHORTEST, LONGEST = 200, 5, 40
@@ -37,9 +37,9 @@ ROUNDS = 3
 TORCH_STRUCT = "torch_struct"
 
 
-def run(treebank: str) -> list[dict[str, Any]]:
+def run(treebank: Treebank) -> list[dict[str, Any]]:
     with single_thread():
-        trees = split(read_treebank(treebank))
+        trees = split(treebank)
         grammar = learn_pcfg(trees.train)
         sentences = [tree.words() for tree in trees.test if SHORTEST <= len(tree.words()) <= LONGEST][:N_SENTENCES]
         return [*engines(grammar, sentences), *growth_with_length(grammar),

@@ -29,6 +29,8 @@ def run(args: argparse.Namespace) -> int:
              ("disk", f"{machine.disk_gb:.1f} GB free at {machine.place}"), ("GPU", _gpu(machine)),
              ("/dev/shm", "none" if machine.shared_gb is None else f"{machine.shared_gb:.1f} GB")]
     problems += preflight.machine_problems(machine, Need(device="auto", n_gpus=None, processes=None, disk_gb=0.0))
+    if unused := preflight.unused_gpu(machine):
+        problems.append(unused)
     for name, text in facts:
         print(f"{name:<10} {text}")
     for problem in problems:

@@ -18,16 +18,15 @@ from pcfg_artifact.grammar.rulefile import to_text
 from pcfg_artifact.grammar.spectral import INTERMINAL_STATES, PRETERMINAL_STATES, SMOOTHING, learn_spectral
 from pcfg_artifact.pipeline import progress
 from pcfg_artifact.stages.grammar import grammar_sizes
+from pcfg_artifact.tools.arguments import add_treebank_arguments, load_treebank
 from pcfg_artifact.treebank.binarise import VARIANTS
-from pcfg_artifact.treebank.reading import read_treebank
 from pcfg_artifact.treebank.splits import split
 
 EXAMPLE = "run_all.sh learn --treebank craft_penn.zip --out my_grammar"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--treebank", required=True, metavar="SOURCE",
-                        help="embedded, nltk, or a folder, zip or file of bracketed trees")
+    add_treebank_arguments(parser, required=True)
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="the grammar folder to write")
     parser.add_argument("--split", choices=("all", "train"), default="train", help="which trees to learn from (train)")
     parser.add_argument("--variant", choices=VARIANTS, default="vm", help="with (vm) or without (novm) parents (vm)")
@@ -39,13 +38,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                              f"({INTERMINAL_STATES} {PRETERMINAL_STATES})")
     parser.add_argument("--smoothing", type=float, default=SMOOTHING,
                         help=f"spectral: the larger, the more a rare rule's tensor is simplified ({SMOOTHING})")
-    parser.add_argument("--skip-bad-trees", action="store_true", help="leave out malformed trees, and list them")
 
 
 def run(args: argparse.Namespace) -> int:
     if args.out.exists() and not args.out.is_dir():
         raise UsageError(f"--out {args.out} is a file; give a folder")
-    treebank = read_treebank(args.treebank, skip_bad_trees=args.skip_bad_trees, progress=progress)
+    treebank = load_treebank(args)
     trees = treebank.trees if args.split == "all" else split(treebank).train
     grammar = learn_pcfg(trees, args.variant, args.cutoff, progress)
     latent = None
@@ -54,8 +52,6 @@ def run(args: argparse.Namespace) -> int:
         latent.save(args.out)
     grammar.save(args.out)
     storage.write_text(args.out / "rules.txt", to_text(grammar))
-    for bad in treebank.bad_trees:
-        print(f"left out: {bad}")
     print(f"{'trees read':<24}{treebank.n_raw:>12,}")
     print(f"{'trees kept':<24}{treebank.n_trees:>12,}")
     print(f"{'trees learned from':<24}{len(trees):>12,}")

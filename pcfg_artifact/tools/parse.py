@@ -28,9 +28,13 @@ from pcfg_artifact.parsing.latent import latent_parses
 from pcfg_artifact.parsing.scoring import gold_spans
 from pcfg_artifact.pipeline import progress
 from pcfg_artifact.seeding import stream
-from pcfg_artifact.tools.arguments import add_grammar_argument, load_grammar
+from pcfg_artifact.tools.arguments import (
+    add_grammar_argument,
+    add_treebank_arguments,
+    load_grammar,
+    load_treebank,
+)
 from pcfg_artifact.treebank.binarise import unbinarise
-from pcfg_artifact.treebank.reading import read_treebank
 from pcfg_artifact.treebank.splits import split
 from pcfg_artifact.treebank.tree import Tree
 
@@ -45,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="most correct spans expected, the most probable tree, or most correct spans by the "
                              "latent-variable PCFG (recall)")
     parser.add_argument("--unbinarise", action="store_true", help="viterbi: trees as in the treebank")
-    parser.add_argument("--treebank", metavar="SOURCE", help="score on these trees instead")
+    add_treebank_arguments(parser, "score on these trees instead, by most correct spans expected")
     parser.add_argument("--split", choices=("all", "train", "test"), default="test", help="of the treebank (test)")
     parser.add_argument("--max-length", type=int, metavar="L", help="leave out longer trees, and count them")
     parser.add_argument("--limit", type=int, metavar="N", help="the first N trees only")
@@ -59,6 +63,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.unbinarise and args.decode != "viterbi":
         raise UsageError("--unbinarise needs --decode viterbi: the labels of a Labelled-Recall tree may fit no rule")
+    if args.treebank is not None and (args.decode != "recall" or args.file != "-"):
+        raise UsageError("--treebank scores trees of most correct spans expected; leave out FILE and --decode, which "
+                         "are for parsing sentences (the latent-variable PCFG is scored where the grammar has one)")
     grammar, attempts = load_grammar(args.grammar), Counter()
     needs_latent = args.decode == "latent" or (args.treebank is not None and LatentPCFG.is_in(args.grammar))
     latent = LatentPCFG.load(args.grammar, grammar) if needs_latent else None
@@ -145,7 +152,7 @@ def _report(attempts: Counter, file: TextIO) -> None:
 
 
 def _score(grammar: PCFG, latent: LatentPCFG | None, args: argparse.Namespace) -> int:
-    treebank = read_treebank(args.treebank, progress=progress)
+    treebank = load_treebank(args)
     trees = treebank.trees if args.split == "all" else getattr(split(treebank), args.split)
     chosen = [tree for tree in trees if args.max_length is None or len(tree.words()) <= args.max_length][:args.limit]
     if not chosen:

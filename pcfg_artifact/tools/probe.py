@@ -22,8 +22,7 @@ from pcfg_artifact.probing.fitting import LinearFit, NetworkFit
 from pcfg_artifact.probing.representations import fitting_sentences
 from pcfg_artifact.probing.tasks import PROBES, Fits, run_task, tree_task
 from pcfg_artifact.stages.probed import as_read, load_encoder, store_states, stored_layer
-from pcfg_artifact.tools.arguments import load_grammar
-from pcfg_artifact.treebank.reading import read_treebank
+from pcfg_artifact.tools.arguments import add_treebank_arguments, load_grammar, load_treebank
 from pcfg_artifact.treebank.splits import split
 from pcfg_artifact.treebank.tree import Tree
 
@@ -34,8 +33,7 @@ COLUMNS = {"accuracy": "accuracy", "sentence_f1": "PB sentence", "corpus_f1": "P
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", required=True, type=Path, metavar="DIR", help="a Hugging Face encoder folder")
-    parser.add_argument("--treebank", required=True, metavar="SOURCE",
-                        help="embedded, nltk, or a folder, zip or file of bracketed trees")
+    add_treebank_arguments(parser, required=True)
     parser.add_argument("--grammar", type=Path, metavar="DIR", help="read words as this grammar does")
     parser.add_argument("--probe", choices=PROBES, default=PROBES[0], help="the probe (linear)")
     parser.add_argument("--input", choices=("EOS", "ADJ"), default="EOS", help="what the probe reads (EOS)")
@@ -55,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"{args.model} has no config.json; --model is a Hugging Face encoder folder, "
                          f"e.g. runs/smoke/pretrain/models/A4L3")
     model, tokenizer = load_encoder(args.model)
-    parts = split(read_treebank(args.treebank, progress=progress))
+    parts = split(load_treebank(args))
     corpora = {}
     for name, trees, n in (("train", parts.train, args.train), ("test", parts.test, args.test)):
         corpora[name] = read_corpus(model, tokenizer, trees, n, args.grammar)

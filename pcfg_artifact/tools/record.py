@@ -14,9 +14,17 @@ from pathlib import Path
 
 from pcfg_artifact import config, pipeline
 from pcfg_artifact.artifacts import Folder, Manifest
-from pcfg_artifact.stages.expected import EXPECTED, load_record, load_relations, read_run, write_record
+from pcfg_artifact.stages.expected import (
+    EXPECTED,
+    load_record,
+    load_relations,
+    read_run,
+    settings_hash,
+    write_record,
+)
+from pcfg_artifact.treebank.reading import source_hash
 from pcfg_artifact.verification.cells import Value, find_roles, tabulate
-from pcfg_artifact.verification.expectations import MINIMUM_SEEDS, Outcome, Record, add_seed, summarise
+from pcfg_artifact.verification.expectations import MINIMUM_SEEDS, Outcome, Record, add_seed, refuse_other, summarise
 from pcfg_artifact.verification.relations import FAILS, HOLDS, Relation, evaluate
 
 EXAMPLE = "run_all.sh record --profile smoke"
@@ -38,6 +46,9 @@ def run(args: argparse.Namespace) -> int:
     root = args.out or Path(os.environ.get("PCFG_ARTIFACT_OUT", "runs")) / f"record-{args.profile}"
     out = root / f"seed-{seed}"
     stages = [stage for stage in pipeline.STAGES if stage.name != "verify"]
+    if record is not None:  # before the hours, not after them
+        refuse_other(record, source_hash(profile.treebank),
+                     settings_hash({stage.name: config.as_json(profile.stage(stage.name)) for stage in stages}))
     print(f"recording {args.profile}, seed {seed}, in {out}")
     pipeline.run(profile, out, stages)
 

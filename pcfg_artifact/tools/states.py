@@ -21,8 +21,8 @@ from pcfg_artifact.parsing import span_f1
 from pcfg_artifact.parsing.decoding import Span, parse_of, with_retries
 from pcfg_artifact.parsing.latent import Survivors, latent_charts
 from pcfg_artifact.pipeline import progress
+from pcfg_artifact.tools.arguments import add_treebank_arguments, load_treebank
 from pcfg_artifact.treebank.binarise import VARIANTS
-from pcfg_artifact.treebank.reading import read_treebank
 from pcfg_artifact.treebank.splits import split
 from pcfg_artifact.treebank.tree import Tree
 from pcfg_artifact.verification.states import CURVES, TABLE, f1_by_states
@@ -31,8 +31,7 @@ EXAMPLE = "run_all.sh states --treebank craft_penn.zip --states 1 2 4 8 16 --out
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--treebank", required=True, metavar="SOURCE",
-                        help="embedded, nltk, or a folder, zip or file of bracketed trees")
+    add_treebank_arguments(parser, required=True)
     parser.add_argument("--states", type=int, nargs="+", metavar="M", default=[1, 2, 4, 8, 13, 16],
                         help="the most states of a symbol, one grammar for each (1 2 4 8 13 16)")
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="the folder to write")
@@ -40,7 +39,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cutoff", type=int, default=5, help="words seen this often or less become signatures (5)")
     parser.add_argument("--smoothing", type=float, default=SMOOTHING,
                         help=f"the larger, the more a rare rule's tensor is simplified ({SMOOTHING})")
-    parser.add_argument("--skip-bad-trees", action="store_true", help="leave out malformed trees, and list them")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -48,10 +46,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--out {args.out} is a file; give a folder")
     if min(args.states) < 1:
         raise UsageError(f"--states has {min(args.states)}, expected 1 or more")
-    treebank = read_treebank(args.treebank, skip_bad_trees=args.skip_bad_trees, progress=progress)
-    for bad in treebank.bad_trees:
-        print(f"left out: {bad}")
-    parts = split(treebank)
+    parts = split(load_treebank(args))
     pcfg = learn_pcfg(parts.train, args.variant, args.cutoff, progress)
     nodes = collect_nodes(parts.train, pcfg, args.variant, progress)
     vectors = node_vectors(nodes, pcfg, max(args.states), max(args.states), progress=progress)

@@ -143,6 +143,14 @@ def tolerances(by_seed: Mapping[int, Mapping[Cell, float]], units: Mapping[Cell,
             for cell, unit in units.items()}
 
 
+def refuse_other(record: Record, treebank: str, config: str) -> None:
+    """A record holds seeds of one treebank and one configuration."""
+    for name, old, new in (("treebank", record.treebank, treebank), ("configuration", record.config, config)):
+        if old != new:
+            raise StageError(f"the record of {record.profile} is of another {name} ({old[:12]}, this run {new[:12]}); "
+                             f"pass --fresh to begin a new record")
+
+
 def add_seed(record: Record | None, profile: str, treebank: str, config: str, seed: int, measured: Measured,
              note: str) -> Record:
     """The record with one more seed; its cells and tolerances are computed anew, its outcomes are kept as they were."""
@@ -150,10 +158,7 @@ def add_seed(record: Record | None, profile: str, treebank: str, config: str, se
     units = {cell: value.unit for cell, value in measured.items()}
     by_seed = {} if record is None else dict(record.by_seed)
     if record is not None:
-        for name, old, new in (("treebank", record.treebank, treebank), ("configuration", record.config, config)):
-            if old != new:
-                raise StageError(f"the record of {profile} is of another {name} ({old[:12]}, this run {new[:12]}); "
-                                 f"pass --fresh to begin a new record")
+        refuse_other(record, treebank, config)
         units = {**record.units, **units}
     by_seed[seed] = values
     spread = tolerances(by_seed, units)

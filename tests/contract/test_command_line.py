@@ -27,6 +27,8 @@ def refused(capsys, *arguments, code=2):
     (["--profile", "smok"], "did you mean 'smoke'"),
     (["--only", "grammer"], "unknown stage 'grammer'"),
     (["--from", "sample", "--to", "grammar"], "comes after"),
+    (["--only", "sample", "--to", "grammar"], "--only runs one stage"),
+    (["--set", "pretrain.models=[A5L2]"], "width 64 is not divisible by 5 heads"),
     (["lern"], "unknown tool 'lern'"),
     (["--frobnicate"], "unrecognized arguments"),
     (["--set", "sample.x=1"], "unknown key 'sample.x'"),

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pcfg_artifact import preflight
-from pcfg_artifact.preflight import Machine, Need, machine_problems, read_machine, treebank_problems
+from pcfg_artifact.preflight import Machine, Need, machine_problems, read_machine, treebank_problems, unused_gpu
 
 GOOD = Machine(memory_gb=16.0, total_memory_gb=32.0, disk_gb=100.0, place=Path("/results"), can_write=True,
                shared_gb=8.0, gpus=("A", "B"), driver="580.10", cuda="13.0")
@@ -27,8 +27,8 @@ def test_a_good_machine_has_no_problem():
     ({"memory_gb": 1.0}, {}, "1.0 GB of memory free, 2 GB needed"),
     ({"disk_gb": 3.0}, {}, "3.0 GB free at /results, 5.5 GB needed"),
     ({"can_write": False}, {}, "cannot be written by this user"),
-    ({"gpus": ()}, {}, "the driver is too old for that CUDA"),
-    ({"gpus": (), "cuda": None}, {}, "torch is a CPU build"),
+    ({"gpus": ()}, {"device": "cuda"}, "the driver is too old for that CUDA"),
+    ({"gpus": (), "cuda": None}, {"device": "cuda"}, "torch is a CPU build"),
     ({"gpus": (), "driver": None, "cuda": None}, {"device": "cuda"}, "there is no GPU here"),
     ({}, {"n_gpus": 8}, "8 GPUs were asked for, 2 are visible"),
     ({"shared_gb": 0.0625}, {}, "/dev/shm has 0.06 GB, 1 GB needed to train on 2 GPUs; start the container"),
@@ -37,6 +37,14 @@ def test_each_problem_is_found_and_says_what_to_do(machine, need, words):
     [problem] = problems(machine, **need)
     assert words in problem
     assert any(verb in problem for verb in ("pass ", "set ", "install ", "lower ", "start ", "close "))
+
+
+def test_where_any_device_will_do_a_gpu_that_cannot_be_used_is_said_and_the_cpu_taken():
+    for machine in ({"gpus": ()}, {"gpus": (), "cuda": None}):
+        assert problems(machine) == []
+        assert "NVIDIA driver 580.10 is installed" in unused_gpu(dataclasses.replace(GOOD, **machine))
+    assert unused_gpu(GOOD) is None
+    assert unused_gpu(dataclasses.replace(GOOD, gpus=(), driver=None, cuda=None)) is None
 
 
 def test_one_training_process_needs_no_shared_memory_and_the_cpu_no_gpu():

@@ -16,6 +16,7 @@ from pcfg_artifact.errors import StageError
 from pcfg_artifact.stages import expected, verify
 from pcfg_artifact.stages.expected import load_record, read_run
 from pcfg_artifact.stages.inputs import Inputs
+from pcfg_artifact.tools import record as record_tool
 from pcfg_artifact.verification.comparison import judge, passed
 
 PAPER = VerifyConfig(seed=0, expected="paper")
@@ -116,6 +117,9 @@ def recorder(make_rows, write_run, tmp_path, monkeypatch):
 
     monkeypatch.setattr(pipeline, "STAGES", tuple(pipeline.Stage(name, (), "") for name in (*names, "verify")))
     monkeypatch.setattr(pipeline, "run", run)
+    # the made-up runs are of made-up trees and settings
+    monkeypatch.setattr(record_tool, "source_hash", lambda _: "t" * 64)
+    monkeypatch.setattr(record_tool.config, "as_json", lambda _: {"seed": 5, "size": 3})
 
     def call(*more):
         return main(["record", "--profile", "smoke", "--out", str(tmp_path / "runs"), "--expected", str(folder), *more])
@@ -168,6 +172,7 @@ def test_record_refuses_to_mix_settings(recorder, tmp_path, capsys):
     (folder / "smoke" / "expected.csv").write_text(re.sub(r"# config: \w+", "# config: " + "0" * 64, text))
     assert call() == 1
     assert "the record of smoke is of another configuration" in capsys.readouterr().err
+    assert not (tmp_path / "runs" / "seed-1").exists()  # refused before it ran
 
 
 @pytest.mark.parametrize("profile", ["smoke", "reduced"])

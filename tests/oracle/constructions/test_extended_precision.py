@@ -1,6 +1,6 @@
 """The low-rank model span for span against its algorithm, with enough digits to tell them apart.
 
-W+ W cancels some English spans to 1e-10 of what they were, and wider spans amplify what is left: in float64 two exact
+W+ W nearly cancels some English spans, and wider spans amplify what is left of them: in float64 two exact
 implementations agree to 1e-9 on all but a few spans in a thousand.  Here both sides are written once more, from the
 formulas, in the processor's extended precision, where every span has digits to spare.
 """
