@@ -274,10 +274,12 @@ class Manifest:
             raise CorruptArtifact(f"{path} is not a manifest of this release ({error}); "
                                   f"run the stage again with --force") from error
 
-    def verify(self, folder: Path) -> None:
-        """Check every output against its recorded hash."""
+    def verify(self, folder: Path, parts: Sequence[str] | None = None) -> None:
+        """Check every output (below `parts` of the folder, or all) against its recorded hash."""
         for name, expected in self.outputs.items():
             path = folder / name
+            if parts is not None and Path(name).parts[0] not in parts:
+                continue
             if not path.is_file():
                 raise CorruptArtifact(f"{path} is missing although {MANIFEST} lists it; "
                                       f"run `--only {self.stage} --force` to make it again")
@@ -298,8 +300,8 @@ def begin(folder: Path, mark: str, *, keeps: Sequence[str] = (), fresh: bool = F
         folder.mkdir(parents=True, exist_ok=True)
         (folder / MANIFEST).unlink(missing_ok=True)
         started = folder / STARTED
-        for stale in folder.rglob(f"{storage.TEMPORARY}*"):
-            stale.unlink(missing_ok=True)
+        for stale in list(folder.rglob(f"{storage.TEMPORARY}*")):
+            _remove(stale)
         present = [entry for entry in folder.iterdir() if entry.name not in (LOCK, STARTED)]
         if present and not started.is_file():
             raise UsageError(f"{folder} already holds files that no run of ours wrote (for example "
@@ -307,11 +309,15 @@ def begin(folder: Path, mark: str, *, keeps: Sequence[str] = (), fresh: bool = F
         is_other = present and started.read_text(encoding="utf-8").strip() != mark
         for entry in present:
             if fresh or (is_other and entry.name not in keeps):
-                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+                _remove(entry)
     except OSError as error:
         raise StageError(f"cannot use {folder}: {error.strerror or error}; choose another --out") from error
     storage.write_text(started, mark + "\n")
     return StageDir(folder)
+
+
+def _remove(path: Path) -> None:
+    shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -220,7 +220,13 @@ def load_profile(name: str, settings: Sequence[str] = (), treebank: str | None =
         _apply(values, setting)
     if treebank is not None:
         values["treebank"] = treebank
-    return _build(Profile, {**values, "name": name}, where="", seed=values.get("seed"))
+    profile = _build(Profile, {**values, "name": name}, where="", seed=values.get("seed"))
+    for stage in ("probe", "attention"):
+        if profile.stage(stage).max_length > profile.pretrain.max_length:
+            raise ConfigError(f"'{stage}.max_length' is {profile.stage(stage).max_length}, expected at most "
+                              f"{profile.pretrain.max_length}, the longest sentence the models read "
+                              f"(pretrain.max_length)")
+    return profile
 
 
 def available_cores() -> int:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -155,7 +156,7 @@ def run(profile: config.Profile, out: Path, stages: Sequence[Stage], *, force: b
     Returns the exit code: that of the verdict where verify is among the stages, else 0.
     """
     with artifacts.lock(out):
-        _refuse_early(profile, out, stages)
+        _refuse_early(profile, out, stages, force)
         n_run = 0
         for stage in stages:
             inputs = _input_hashes(profile, out, stage)
@@ -177,9 +178,10 @@ def run(profile: config.Profile, out: Path, stages: Sequence[Stage], *, force: b
     return 0 if verdict.json("verdict")["passed"] is True else 1
 
 
-def _refuse_early(profile: config.Profile, out: Path, stages: Sequence[Stage]) -> None:
+def _refuse_early(profile: config.Profile, out: Path, stages: Sequence[Stage], force: bool) -> None:
     """Say before any work is done what would fail hours later."""
-    megabytes = sum(profile.cost[stage.name][1] for stage in stages if Manifest.read(out / stage.name) is None)
+    megabytes = sum(profile.cost[stage.name][1] for stage in stages
+                    if force or Manifest.read(out / stage.name) is None)
     need = preflight.Need(profile.machine.device, profile.machine.n_gpus, profile.pretrain.processes, megabytes / 1024)
     machine = preflight.read_machine(out)
     problems = preflight.machine_problems(machine, need)
@@ -187,7 +189,7 @@ def _refuse_early(profile: config.Profile, out: Path, stages: Sequence[Stage]) -
         _training_lines(profile)  # an impossible shape of a model is a ConfigError
     if profile.machine.device == "auto" and (unused := preflight.unused_gpu(machine)):
         _log(f"running on the CPU: {unused}")
-    if profile.verify.expected == "paper" and Manifest.read(out / "grammar") is None:
+    if profile.verify.expected == "paper" and not (out / "grammar" / artifacts.MANIFEST).is_file():
         treebank = read_treebank(profile.treebank, skip_bad_trees=profile.grammar.skip_bad_trees, progress=progress)
         sections = {name: len(trees) for name, trees in splits.wsj_sections(treebank).items()}
         problems += preflight.treebank_problems(sections, splits.WSJ_TRAIN, splits.WSJ_TEST, splits.WSJ_TRAIN_TREES,
@@ -204,6 +206,9 @@ def _run_stage(profile: config.Profile, out: Path, stage: Stage, inputs: dict[st
         _verified(out, name)
     started = time.monotonic()
     reset_peak_memory()
+    done = None if force else Manifest.read(out / stage.name)
+    if done is not None:
+        done.verify(out / stage.name, stage.keeps)
     folder = artifacts.begin(out / stage.name, mark, keeps=stage.keeps, fresh=force)
     folder.machine = Machine(resolve_device(profile.machine), profile.machine.n_workers or config.available_cores(),
                              profile.machine.n_gpus)
@@ -212,6 +217,8 @@ def _run_stage(profile: config.Profile, out: Path, stage: Stage, inputs: dict[st
         importlib.import_module(f"pcfg_artifact.stages.{stage.name}").run(
             section, Inputs(folders, profile.treebank), folder)
         outputs = {name: storage.sha256(folder.path(name)) for name in folder.files()}
+        if "torch" in sys.modules:
+            sys.modules["torch"].cuda.empty_cache()  # the next stage's processes need the memory
     except OSError as error:
         raise StageError(f"stage {stage.name}: {error.strerror or error} ({error.filename or out}); what is finished "
                          f"is kept: mend it and run the same command again") from error
@@ -283,7 +290,16 @@ def resolve_device(machine: config.MachineConfig) -> str:
 
 
 def versions() -> dict[str, str]:
-    return {"python": sys.version.split()[0], **{name: metadata.version(name) for name in VERSIONED}}
+    return {"python": sys.version.split()[0], **{name: metadata.version(name) for name in VERSIONED},
+            "pcfg_artifact": code_hash()}
+
+
+@cache
+def code_hash() -> str:
+    """Of the package's sources: which code a result comes from, in a repository or an image."""
+    package = Path(__file__).parent
+    sources = sorted(path for kind in ("*.py", "*.yaml") for path in package.rglob(kind))
+    return storage.fingerprint({path.relative_to(package).as_posix(): storage.sha256(path) for path in sources})[:12]
 
 
 def progress(items: Iterable, **options: Any) -> Iterable:

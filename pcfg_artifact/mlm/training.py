@@ -206,4 +206,4 @@ def precision_of(setting: str, device: str) -> str:
         return setting
     if device == "cpu":
         return "float32"
-    return "bfloat16" if torch.cuda.is_bf16_supported() else "float16"
+    return "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float16"

@@ -21,8 +21,10 @@ def example_tree(corpus: Corpus, labels: np.ndarray) -> dict[str, Any]:
 
 
 def scatter_plot(wanted: np.ndarray, predicted: np.ndarray, n_drawn: int, seed: int) -> dict[str, Any]:
-    """Some test spans to draw, and the best line through all of them."""
+    """Some test spans to draw, and the best line through all of them; no line where there are no two predictions."""
+    is_number = np.isfinite(predicted)  # a net that diverged has no others
+    wanted, predicted = wanted[is_number], predicted[is_number]
     drawn = stream(seed, "scatter").choice(len(wanted), min(n_drawn, len(wanted)), replace=False)
-    slope, intercept = best_line(wanted, predicted)
+    slope, intercept = best_line(wanted, predicted) if len(wanted) > 1 else (None, None)
     return {"true": wanted[drawn].tolist(), "predicted": predicted[drawn].tolist(), "slope": slope,
             "intercept": intercept}

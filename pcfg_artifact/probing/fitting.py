@@ -111,9 +111,9 @@ def first_weights(n_inputs: int, n_outputs: int, options: NetworkFit, seeds: Seq
     for seed in seeds:
         rng = generator("first weights", seed)
         n_hidden = options.n_hidden
-        shapes = {(n_inputs, n_hidden): n_inputs, (n_hidden,): n_inputs, (n_hidden, n_outputs): n_hidden,
-                  (1, n_outputs): n_hidden}  # shape -> fan in
-        nets.append([(2 * torch.rand(shape, generator=rng) - 1) / fan_in**0.5 for shape, fan_in in shapes.items()])
+        shapes = [((n_inputs, n_hidden), n_inputs), ((n_hidden,), n_inputs), ((n_hidden, n_outputs), n_hidden),
+                  ((1, n_outputs), n_hidden)]  # and fan in
+        nets.append([(2 * torch.rand(shape, generator=rng) - 1) / fan_in**0.5 for shape, fan_in in shapes])
     hidden_weights, hidden_bias, weights, bias = zip(*nets, strict=True)
     return [torch.cat(hidden_weights, dim=1), torch.cat(hidden_bias), torch.stack(weights), torch.stack(bias)]
 

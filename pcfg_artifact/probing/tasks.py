@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -153,7 +154,7 @@ class Outcome:
     scores: list[Score]
     wanted: dict[str, np.ndarray] = field(default_factory=dict)
     predicted: dict[str, np.ndarray] = field(default_factory=dict)
-    facts: dict[str, float | bool] = field(default_factory=dict)
+    facts: dict[str, float | bool | None] = field(default_factory=dict)
 
 
 def run_task(task: Task, probe: str, train: Layer, tests: Mapping[str, Layer], fits: Fits) -> Outcome:
@@ -166,7 +167,8 @@ def run_task(task: Task, probe: str, train: Layer, tests: Mapping[str, Layer], f
         facts = {"iterations": fitted.n_iterations, "has_converged": fitted.has_converged, "examples": len(targets)}
     else:
         fitted = fit_networks(x, targets, fits.network, fits.seeds, device=fits.device, overwrite_x=True)
-        facts = {"final_loss": float(fitted.losses[0]), "examples": len(targets)}
+        loss = float(fitted.losses[0])
+        facts = {"final_loss": loss if math.isfinite(loss) else None, "examples": len(targets)}
     outcome = Outcome([], facts=facts)
     for setting, test in tests.items():
         x, wanted = task.examples(test)

@@ -15,16 +15,15 @@ from pcfg_artifact.config import ControlConfig, ProbeConfig
 from pcfg_artifact.probing.tables import Unit, selectivity_rows
 from pcfg_artifact.probing.tasks import PROBES, control_span_task, control_tree_task, run_task
 from pcfg_artifact.stages.inputs import Inputs
-from pcfg_artifact.stages.pool import run_jobs
 from pcfg_artifact.stages.probe import Context, fits_of
 from pcfg_artifact.stages.probed import (
     device_of,
     load_encoder,
     model_folders,
     read_corpora,
+    run_fits,
     store_states,
     stored_layer,
-    workers_that_fit,
 )
 
 Measured = Mapping[tuple[str, str, str], Mapping[int, tuple[float, int]]]  # (table, row, column) -> seed -> (value, n)
@@ -37,7 +36,8 @@ def run(cfg: ControlConfig, inputs: Inputs, out: StageDir) -> None:
     base, last = setup["base"], setup["models"][setup["base"]]
     corpora = read_corpora(inputs, probe_cfg.max_length, probe_cfg.n_train, probe_cfg.n_test)[0]
     corpora = {name: corpora[name] for name in ("PTB train", "PTB test")}
-    context = Context(probe_cfg, corpora, out.path("scratch"), out.path("fits"), base, {base: last}, out.machine.device)
+    context = Context(probe_cfg, corpora, out.path("scratch"), out.path("fits"), base, {base: last}, out.machine,
+                      cfg.seed)
 
     units = [Unit(base, layer, probe) for layer in range(last + 1) for probe in reversed(PROBES)]
     todo = [unit for unit in units if not context.path(unit).is_file()]
@@ -45,22 +45,20 @@ def run(cfg: ControlConfig, inputs: Inputs, out: StageDir) -> None:
         model, tokenizer = load_encoder(model_folders(inputs)[base])
         store_states(model, tokenizer, corpora, context.states / base, precision=probe_cfg.precision,
                      max_tokens=probe_cfg.batch_tokens, device=out.machine.device, progress=out.progress)
-        n_workers = workers_that_fit(out.machine.n_workers, corpora, 2 * model.config.hidden_size)
-        finished = run_jobs(fit_unit, [(n, cfg.seed, unit) for n, unit in enumerate(todo)], context, n_workers)
+        finished = run_fits(fit_unit, todo, context, out.machine, 2 * model.config.hidden_size)
         for _ in out.progress(finished, total=len(todo), desc="control tasks"):
             pass
     shutil.rmtree(context.states, ignore_errors=True)
     out.write_metrics(list(_metrics(context, units, _measured(inputs["probe"].metrics()))))
 
 
-def fit_unit(context: Context, job: tuple[int, int, Unit]) -> Unit:
+def fit_unit(context: Context, unit: Unit) -> Unit:
     """The control tasks of one probe on one layer, in a worker process."""
-    number, seed, unit = job
     layers = stored_layer(context.corpora, context.states / unit.model, unit.layer)
-    fits = fits_of(context.cfg, device_of(number, context.device))
-    tasks = [control_tree_task(seed)]
+    fits = fits_of(context.cfg, device_of(context.machine))
+    tasks = [control_tree_task(context.control_seed)]
     if context.cfg.marginal_layers == "all" or unit.layer in (0, context.last[unit.model]):
-        tasks += [control_span_task(width, seed) for width in context.cfg.widths]
+        tasks += [control_span_task(width, context.control_seed) for width in context.cfg.widths]
     scores, facts = [], {}
     for task in tasks:
         outcome = run_task(task, unit.probe, layers["PTB train"], {"PTB": layers["PTB test"]}, fits)

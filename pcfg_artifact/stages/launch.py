@@ -26,11 +26,12 @@ def run_workers(commands: Mapping[str, Sequence[str]], logs: Mapping[str, Path],
     The first that fails ends the others, and its log's last lines are the error.  Started from the main thread only:
     a worker asks the kernel to end it with its parent, and the kernel means the thread.
     """
-    waiting, running, yielded = dict(commands), {}, 0
+    waiting, running, begins, yielded = dict(commands), {}, {}, 0
     try:
         while waiting or running:
             while waiting and len(running) < n_parallel:
                 name = next(iter(waiting))
+                begins[name] = logs[name].stat().st_size if logs[name].is_file() else 0
                 running[name] = start(waiting.pop(name), logs[name])
             time.sleep(POLL_SECONDS)
             for name, process in list(running.items()):
@@ -39,7 +40,7 @@ def run_workers(commands: Mapping[str, Sequence[str]], logs: Mapping[str, Path],
                 del running[name]
                 end(process)  # torchrun's own children share its group
                 if process.returncode:
-                    raise StageError(failure(name, process.returncode, logs[name]))
+                    raise StageError(failure(name, process.returncode, logs[name], begins[name]))
             for _ in range(steps_done() - yielded):
                 yielded += 1
                 yield yielded
@@ -73,8 +74,9 @@ def end(process: subprocess.Popen) -> None:
             continue
 
 
-def failure(name: str, code: int, log: Path) -> str:
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+def failure(name: str, code: int, log: Path, begin: int = 0) -> str:
+    """What to tell of a worker that failed; its own words begin at byte `begin` of the log, after earlier runs'."""
+    lines = log.read_bytes()[begin:].decode(errors="replace").splitlines()
     for line in reversed(lines):
         if line.startswith("error: "):  # an error of ours says all
             return f"{name}: {line.removeprefix('error: ')}"

@@ -129,7 +129,7 @@ def parsing_metrics(setting: str, trees: Sequence[Tree], spans: Ragged, attempts
 
 
 def optimum_metrics(grammar: PCFG, validation: Ragged, cfg: MarginalsConfig, out: StageDir) -> Iterator[Metric]:
-    """Exact perplexity of masked words: the floor for every model, under the masks that models are validated with."""
+    """Exact perplexity of masked words: the floor for every model, under masks of the kind they are validated with."""
     numbers = np.flatnonzero(validation.lengths <= cfg.mask_max_length)[:cfg.n_masked]
     sentences = [np.asarray(validation.row(s), np.int64) for s in numbers]
     where = {"device": out.machine.device, "n_threads": out.machine.n_workers}

@@ -75,7 +75,8 @@ def remove_other_models(made_from: dict[str, str], out: StageDir) -> None:
         job = out.json(f"scratch/{name}/job") if out.has(f"scratch/{name}/job.json") else {}
         if job.get("made_from", "") != made_from.get(name):
             for part in ("models", "scratch"):
-                shutil.rmtree(out.path(f"{part}/{name}"), ignore_errors=True)
+                if out.path(f"{part}/{name}").exists():
+                    shutil.rmtree(out.path(f"{part}/{name}"))
 
 
 def train_models(cfg: PretrainConfig, out: StageDir) -> None:

@@ -35,7 +35,7 @@ def against_optimum(cfg: PretrainConfig, grammar: PCFG, inputs: Inputs, out: Sta
     metrics = []
     for masks, masking in NAMED_MASKS.items():
         masked = optimum.masked_sentences(grammar, sentences, masking, seed=cfg.seed, n=cfg.n_exact,
-                                          max_length=cfg.exact_max_length)
+                                          max_length=min(cfg.exact_max_length, cfg.max_length))
         targets = [s.words[s.positions] for s in masked]
         exact = exact_rows(grammar, masked, masks, out)
         depths = [optimum.word_depths(trees[s.number].spans(), len(s.words)) for s in masked]

@@ -36,17 +36,18 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("job", type=Path)
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--parent", type=int, help="end when this process is gone")
+    parser.add_argument("--in-group", action="store_true", help="started by torchrun, which says which of how many")
     args = parser.parse_args(arguments)
     end_with_parent(args.parent)
     several_machines = os.environ.get(TORCHRUN, "").split()
-    if "RANK" not in os.environ and (args.processes > 1 or several_machines):
+    if not args.in_group and (args.processes > 1 or several_machines):
         from torch.distributed.run import main as torchrun
 
         rendezvous = several_machines or ["--standalone"]
-        torchrun([*rendezvous, f"--nproc-per-node={args.processes}", "-m", __spec__.name, str(args.job)])
+        torchrun([*rendezvous, f"--nproc-per-node={args.processes}", "-m", __spec__.name, str(args.job), "--in-group"])
         return 0
     try:
-        run_job(args.job)
+        run_job(args.job, args.in_group)
     except ArtifactError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         return error.exit_code
@@ -61,7 +62,7 @@ def end_with_parent(parent: int | None) -> None:
         sys.exit("the process that started this one is gone")
 
 
-def run_job(path: Path) -> None:
+def run_job(path: Path, in_group: bool = False) -> None:
     """Train the job's model to its end, evaluate it, and write its folder."""
     import torch  # here, so that a process that only starts torchrun does not wait for it
     from torch import distributed
@@ -75,7 +76,7 @@ def run_job(path: Path) -> None:
     name, words, cfg, folder, final = job["model"], job["words"], job["config"], path.parent, Path(job["final"])
     if (final / FINISHED).is_file():
         return
-    place = enter_group(job["device"], cfg["precision"])
+    place = enter_group(job["device"], cfg["precision"], in_group)
     sizes = {"n_words": len(words), "max_length": cfg["max_length"]}
     common = {"seed": cfg["seed"], "batch_size": cfg["batch_size"], "batch_tokens": cfg["batch_tokens"], **sizes}
     pretraining = read_shard(job["pretraining"])
@@ -128,19 +129,19 @@ def run_job(path: Path) -> None:
         distributed.destroy_process_group()
 
 
-def enter_group(device: str, precision: str) -> Place:
+def enter_group(device: str, precision: str, in_group: bool) -> Place:
     """Take the place that torchrun gives this process, or the only one; one thread, one GPU each."""
     import torch
     from torch import distributed
 
     from pcfg_artifact.mlm.training import Place, precision_of
 
-    rank, world_size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    rank, world_size = (int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])) if in_group else (0, 1)
     torch.set_num_threads(1)
-    precision = precision_of(precision, device)
     if device == "cuda":
-        device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
-        torch.cuda.set_device(device)
+        device = f"cuda:{os.environ['LOCAL_RANK'] if in_group else 0}"
+        torch.cuda.set_device(device)  # before anything is asked of a GPU
+    precision = precision_of(precision, device)
     if world_size > 1:
         distributed.init_process_group("gloo" if device == "cpu" else "nccl")
     return Place(rank, world_size, device, precision)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pcfg_artifact import artifacts, storage
-from pcfg_artifact.artifacts import Metric, StageDir
+from pcfg_artifact.artifacts import Machine, Metric, StageDir
 from pcfg_artifact.config import ProbeConfig
 from pcfg_artifact.probing import tables
 from pcfg_artifact.probing.baselines import score_baselines
@@ -32,16 +32,15 @@ from pcfg_artifact.probing.tasks import (
 )
 from pcfg_artifact.seeding import stream
 from pcfg_artifact.stages.inputs import Inputs
-from pcfg_artifact.stages.pool import run_jobs
 from pcfg_artifact.stages.probed import (
     SETTINGS,
     device_of,
     load_encoder,
     model_folders,
     read_corpora,
+    run_fits,
     store_states,
     stored_layer,
-    workers_that_fit,
 )
 
 RANDOM = "-random"  # of a model's name: the same architecture before training
@@ -57,7 +56,8 @@ class Context:
     results: Path
     base: str
     last: dict[str, int]  # model -> its last layer
-    device: str
+    machine: Machine
+    control_seed: int = 0  # of the random labels, for the stage `control`
 
     def path(self, unit: Unit) -> Path:
         return self.results / unit.model / f"L{unit.layer}-{unit.probe}.json"
@@ -70,7 +70,7 @@ def run(cfg: ProbeConfig, inputs: Inputs, out: StageDir) -> None:
     encoders = {name: (folder, None) for name, folder in folders.items()}
     if cfg.random_weights:
         encoders[f"{base}{RANDOM}"] = (folders[base], cfg.seed)
-    context = Context(cfg, corpora, out.path("scratch"), out.path("fits"), base, {}, out.machine.device)
+    context = Context(cfg, corpora, out.path("scratch"), out.path("fits"), base, {}, out.machine)
 
     for name, (folder, random_seed) in encoders.items():
         model, tokenizer = load_encoder(folder, random_seed=random_seed)
@@ -80,8 +80,7 @@ def run(cfg: ProbeConfig, inputs: Inputs, out: StageDir) -> None:
         if todo:
             store_states(model, tokenizer, corpora, context.states / name, precision=cfg.precision,
                          max_tokens=cfg.batch_tokens, device=out.machine.device, progress=out.progress)
-            n_workers = workers_that_fit(out.machine.n_workers, corpora, 3 * model.config.hidden_size)
-            finished = run_jobs(fit_unit, list(enumerate(todo)), context, n_workers)
+            finished = run_fits(fit_unit, todo, context, out.machine, 3 * model.config.hidden_size)
             for _ in out.progress(finished, total=len(todo), desc=f"probing {name}"):
                 pass
         shutil.rmtree(context.states / name, ignore_errors=True)
@@ -121,12 +120,11 @@ def _metrics(cfg: ProbeConfig, corpora: dict[str, Corpus], n_seen: dict[str, int
 # ---- one unit, in a worker process -----------------------------------------------------------------------------------
 
 
-def fit_unit(context: Context, job: tuple[int, Unit]) -> Unit:
+def fit_unit(context: Context, unit: Unit) -> Unit:
     """Every task of one probe on one layer of one model; its results are one file, written when all is there."""
-    number, unit = job
     cfg, started = context.cfg, time.process_time()
     layers = stored_layer(context.corpora, context.states / unit.model, unit.layer)
-    fits = fits_of(cfg, device_of(number, context.device))
+    fits = fits_of(cfg, device_of(context.machine))
     found: dict[str, Any] = {"scores": [], "facts": {}, "scatter": {}}
     for corpus, tests in SETTINGS.items():
         for task in tasks_of(context, unit):

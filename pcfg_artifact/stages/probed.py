@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import multiprocessing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +12,24 @@ import torch
 from transformers import AutoModel, AutoTokenizer
 from transformers.utils import logging
 
-from pcfg_artifact.artifacts import Ragged
+from pcfg_artifact.artifacts import Machine, Ragged
 from pcfg_artifact.errors import StageError, UsageError
 from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.parsing.charts import cell_bounds
 from pcfg_artifact.probing.corpus import Corpus, Layer, unseen
 from pcfg_artifact.probing.representations import Pooling, extract, max_pieces
+from pcfg_artifact.probing.tables import Unit
+from pcfg_artifact.probing.tasks import TWO_LAYER
 from pcfg_artifact.seeding import derive_seed
 from pcfg_artifact.stages.inputs import Inputs
+from pcfg_artifact.stages.pool import run_jobs
 from pcfg_artifact.treebank.binarise import unbinarise
 from pcfg_artifact.treebank.tree import Tree
 
 # corpus -> split whose span scores the stage `marginals` wrote
 SPLITS = {"PCFG train": "probe_train", "PCFG test": "probe_test", "PTB train": "train", "PTB test": "test"}
 WORKER_BYTES = 1 << 29  # of a process that has done nothing yet
+FITS_PER_GPU = 2  # processes; at the paper's sizes the inputs of a fit take up to 2.3 GB
 # training corpus -> setting -> test corpus
 SETTINGS = {"PCFG train": {"PCFG": "PCFG test", "OOD": "PTB test"}, "PTB train": {"PTB": "PTB test"}}
 
@@ -148,9 +153,36 @@ def stored_layer(corpora: Mapping[str, Corpus], folder: Path, layer: int) -> dic
             for name, corpus in corpora.items()}
 
 
-def device_of(job_number: int, device: str) -> str:
-    """Fits go round the GPUs; on a CPU there is nothing to choose."""
-    return f"cuda:{job_number % torch.cuda.device_count()}" if device == "cuda" else device
+def run_fits(fit: Callable[[Any, Any], Any], units: Sequence[Unit], context: Any, machine: Machine, n_inputs: int
+             ) -> Iterator[Any]:
+    """fit(context, unit) for every unit, in processes that memory allows; `context` has the stage's `corpora`.
+
+    Only 2-layer probes use a GPU: they come first, a few processes on each, then the linear ones on all cores.
+    """
+    n_workers = workers_that_fit(machine.n_workers, context.corpora, n_inputs)
+    groups = [(units, n_workers)]
+    if machine.device == "cuda":
+        nets = [unit for unit in units if unit.probe == TWO_LAYER]
+        groups = [(nets, min(n_workers, FITS_PER_GPU * n_gpus(machine))),
+                  ([unit for unit in units if unit.probe != TWO_LAYER], n_workers)]
+    try:
+        for group, n in groups:
+            yield from run_jobs(fit, group, context, n)
+    except torch.OutOfMemoryError as error:
+        raise StageError(f"a fit found no memory on its GPU ({error}); what is finished is kept: run the same command "
+                         f"again with --set machine.n_workers=1") from error
+
+
+def n_gpus(machine: Machine) -> int:
+    return machine.n_gpus or torch.cuda.device_count()
+
+
+def device_of(machine: Machine) -> str:
+    """The device of this worker process: the workers of a pool are numbered, and go round the GPUs."""
+    if machine.device != "cuda":
+        return machine.device
+    number = int(multiprocessing.current_process().name.rpartition("-")[2])
+    return f"cuda:{number % n_gpus(machine)}"
 
 
 def workers_that_fit(n_workers: int, corpora: Mapping[str, Corpus], n_inputs: int) -> int:

@@ -50,7 +50,11 @@ def run(args: argparse.Namespace) -> int:
         refuse_other(record, source_hash(profile.treebank),
                      settings_hash({stage.name: config.as_json(profile.stage(stage.name)) for stage in stages}))
     print(f"recording {args.profile}, seed {seed}, in {out}")
-    pipeline.run(profile, out, stages)
+    found = [Manifest.read(out / stage.name) for stage in stages]
+    is_stale = any(m is not None and m.versions.get("pcfg_artifact") != pipeline.code_hash() for m in found)
+    if is_stale:
+        print("what is there was made by other code: all of it is made again")
+    pipeline.run(profile, out, stages, force=is_stale)
 
     what, measured, manifests = read_run(args.profile, {stage.name: Folder(out / stage.name) for stage in stages})
     record = add_seed(record, args.profile, what.treebank, what.config, seed, measured, provenance(manifests))

@@ -86,9 +86,9 @@ def judge_number(expected: Expected, measured: Measured) -> Verdict:
     if expected.cell not in measured:
         return Verdict.NOT_APPLICABLE if expected.is_optional else Verdict.NOT_MEASURED
     number = measured[expected.cell].number
-    if math.isnan(expected.value):  # undefined for every recorded seed: known, and not a pass
-        return Verdict.AS_RECORDED if math.isnan(number) else Verdict.DIFFERS
-    close = abs(number - expected.value) <= expected.tolerance  # False for NaN
+    if math.isnan(number) and expected.may_be_undefined:
+        return Verdict.AS_RECORDED  # known, and not a pass
+    close = number == expected.value or abs(number - expected.value) <= expected.tolerance  # False for NaN
     return Verdict.MATCH if close else Verdict.DIFFERS
 
 

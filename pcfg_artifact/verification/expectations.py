@@ -37,6 +37,7 @@ class Expected:
     reason: str
     source: str
     is_optional: bool = False  # some recorded seeds have no such number (a width that no sampled span had)
+    may_be_undefined: bool = False  # it is NaN for some recorded seeds
 
 
 @dataclass(frozen=True)
@@ -123,8 +124,9 @@ def parse_record(profile: str, text: str, rows: Sequence[Mapping[str, str]],
 
 
 def _recorded(cell: Cell, values: Sequence[float], n_seeds: int, tolerance: float) -> Expected:
-    return Expected(cell, float(np.mean(values)), tolerance, f"mean of {len(values)} seeds", "recorded",
-                    is_optional=len(values) < n_seeds)
+    defined = [value for value in values if not math.isnan(value)]
+    return Expected(cell, float(np.mean(defined)) if defined else math.nan, tolerance, f"mean of {len(values)} seeds",
+                    "recorded", is_optional=len(values) < n_seeds, may_be_undefined=len(defined) < len(values))
 
 
 # ---- recording ------------------------------------------------------------------------------------------------------

@@ -67,8 +67,9 @@ def loss_curves(tables: Tables, roles: Roles) -> Drawing | None:
     axes[1].legend()
     return finish(figure, "loss_curves", "Loss curves, with the exact optimum as floor",
                   "Masked-word loss while pre-training; training masks may hide more words than the 15% of "
-                  "validation. The dashed line is what the Inside-Outside algorithm reaches on the validation masks: "
-                  "no model can go below it.")
+                  "validation. The dashed line is what the Inside-Outside algorithm reaches on the sentences and masks "
+                  "of the table of models beside the optimum, which compares word by word: there no model can be "
+                  "better.")
 
 
 @styled
@@ -178,7 +179,8 @@ def scatter(points: Mapping[str, Any]) -> Drawing:
         axis.plot(part["true"], part["predicted"], linestyle="none", marker="o", markersize=3, alpha=0.5,
                   color=colour("c1"), markeredgewidth=0)
         ends = np.array([0.0, 1.0])
-        axis.plot(ends, part["slope"] * ends + part["intercept"], color=colour("c2"))
+        if part["slope"] is not None:
+            axis.plot(ends, part["slope"] * ends + part["intercept"], color=colour("c2"))
         axis.set(title=f"length {length}", xlabel="exact marginal", xlim=(-0.03, 1.03),
                  ylabel="predicted" if length == lengths[0] else "")
     return finish(figure, "scatter", "Predicted and exact marginals, span by span",

@@ -100,7 +100,10 @@ def test_a_changed_or_missing_output_is_found(tmp_path):
 def test_begin_keeps_equal_work_wipes_other_work_and_refuses_foreign_files(tmp_path):
     folder = artifacts.begin(tmp_path / "s", "one")
     folder.write_text("kept.txt", "x")
+    (folder.root / "below" / f"{storage.TEMPORARY}step-5").mkdir(parents=True)  # a kill left half a checkpoint
+    (folder.root / "below" / f"{storage.TEMPORARY}step-5" / f"{storage.TEMPORARY}tensors").write_text("half")
     assert artifacts.begin(tmp_path / "s", "one").has("kept.txt")
+    assert not list(folder.path("below").iterdir())
     assert artifacts.begin(tmp_path / "s", "two", keeps=("kept.txt",)).has("kept.txt")
     assert not artifacts.begin(tmp_path / "s", "two", keeps=("kept.txt",), fresh=True).has("kept.txt")
     folder.write_text("kept.txt", "x")

@@ -39,6 +39,7 @@ def test_settings_override_the_profile_and_numbers_stay_typed():
     ("construct.lengths=[4, -8]", "'construct.lengths' is -8, expected more than 0"),
     ("pretrain.dropout=1.5", "expected 0 or more and at most 1"),
     ("pretrain.learning_rate=.nan", "'pretrain.learning_rate' is nan, expected more than 0"),
+    ("pretrain.max_length=40", "'probe.max_length' is 150, expected at most 40"),
     ("grammar.variant=hm", "expected one of vm, novm"),
     ("sample=3", "expected a section"),
     ("seed.x=3", "'seed' is a value, not a section"),

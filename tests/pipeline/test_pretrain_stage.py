@@ -19,7 +19,7 @@ from pcfg_artifact.artifacts import StageDir
 from pcfg_artifact.config import SampleConfig, load_profile
 from pcfg_artifact.errors import StageError
 from pcfg_artifact.grammar import PCFG
-from pcfg_artifact.stages import pretrain, pretrain_worker, sample
+from pcfg_artifact.stages import launch, pretrain, pretrain_worker, sample
 from pcfg_artifact.stages.inputs import Inputs
 
 NOUNS = [f"noun{k}" for k in range(12)]
@@ -145,6 +145,28 @@ def test_kill_9_at_any_step_and_resume_gives_identical_weights_and_curve(finishe
     assert json.loads((resumed / "training.json").read_text()) == json.loads((unbroken / "training.json").read_text())
     weights = [load_file(path / "model.safetensors") for path in (resumed, unbroken)]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[1])
+
+
+def test_the_worker_starts_torchrun_itself_whatever_a_cluster_put_into_the_environment(run_folder, monkeypatch):
+    out = stage_dir(run_folder / "two processes")
+    config = small_config(models=("A2L1",), steps=4, schedule_steps=4, processes=2)
+    monkeypatch.setenv("RANK", "3")
+    monkeypatch.setenv("WORLD_SIZE", "8")
+    pretrain.write_jobs(config, PCFG.load(run_folder / "grammar" / "vm"), inputs_of(run_folder), out)
+    pretrain.train_models(config, out)
+    assert out.json("scratch/A2L1/facts")["world_size"] == 2
+    assert len(out.json("models/A2L1/training")["losses"]) == 4
+
+
+def test_a_failure_is_told_in_the_words_of_this_run(tmp_path):
+    log = tmp_path / "worker.log"
+    log.write_text("error: out of memory, of the run before\n")
+    begin = log.stat().st_size
+    with log.open("a") as file:
+        file.write("A2L1 step 3\n")
+    said = launch.failure("A2L1", -9, log, begin)
+    assert "was ended by SIGKILL" in said
+    assert "out of memory" not in said
 
 
 def test_sentences_of_another_vocabulary_are_refused(run_folder, tmp_path):

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from pcfg_artifact.artifacts import Machine
 from pcfg_artifact.errors import StageError
 from pcfg_artifact.stages.pool import run_jobs
+from pcfg_artifact.stages.probed import device_of
 
 
 def work(context, job):
@@ -24,6 +26,16 @@ def work(context, job):
 def test_every_job_is_done_once_with_the_shared_context():
     assert sorted(run_jobs(work, [1, 2, 3, 4, 5], 10, 2)) == [11, 12, 13, 14, 15]
     assert list(run_jobs(work, [], 10, 2)) == []
+
+
+def where(machine, _):
+    time.sleep(0.2)  # so that no worker takes all the jobs
+    return device_of(machine)
+
+
+def test_every_worker_has_one_of_the_gpus_that_may_be_used():
+    assert set(run_jobs(where, range(8), Machine("cuda", 4, n_gpus=2), 4)) == {"cuda:0", "cuda:1"}
+    assert set(run_jobs(where, range(2), Machine("cpu", 2), 2)) == {"cpu"}
 
 
 def test_an_error_in_a_worker_arrives_as_it_is():

@@ -100,6 +100,15 @@ def test_a_damaged_artifact_is_a_clear_error_and_force_mends_it(treebank, tmp_pa
     assert contents(tmp_path) == uninterrupted
 
 
+def test_force_replaces_a_manifest_of_another_release(treebank, tmp_path, capsys, uninterrupted):
+    assert main(command(treebank, tmp_path)) == 0
+    (tmp_path / "grammar" / "manifest.json").write_text('{"other": 1}')
+    assert main(command(treebank, tmp_path)) != 0
+    assert "run the stage again with --force" in capsys.readouterr().err
+    assert main(command(treebank, tmp_path, "--force")) == 0
+    assert contents(tmp_path) == uninterrupted
+
+
 def test_a_second_run_on_a_folder_in_use_exits_2(treebank, tmp_path):
     with artifacts.lock(tmp_path):
         done = subprocess.run([sys.executable, "-m", "pcfg_artifact", *command(treebank, tmp_path)],

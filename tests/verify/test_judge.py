@@ -125,6 +125,28 @@ def test_a_cell_that_was_always_undefined_is_known_and_is_not_a_match(make_rows,
     assert verdicts(defined, "record")[str(F1)] == Verdict.DIFFERS
 
 
+def test_a_cell_that_is_undefined_for_some_seeds_may_be_either(make_rows, measure, relations, paper):
+    found = None
+    for seed in range(3):
+        measured = measure(make_rows(seed))
+        measured = replaced(measured, F1, math.nan) if seed == 1 else measured
+        found = add_seed(found, "smoke", "trees", "settings", seed, measured, "commit 0")
+    cases = {Verdict.MATCH: measured[F1].number, Verdict.AS_RECORDED: math.nan, Verdict.DIFFERS: 0.0}
+    for verdict, number in cases.items():
+        judgements = judge(SMOKE, replaced(measured, F1, number), paper, found, [])
+        assert verdicts(judgements, "record")[str(F1)] == verdict
+
+
+def test_a_recorded_infinity_matches_itself(make_rows, measure, paper):
+    found = None
+    for seed in range(3):
+        measured = replaced(measure(make_rows(seed)), F1, math.inf)
+        found = add_seed(found, "smoke", "trees", "settings", seed, measured, "commit 0")
+    assert verdicts(judge(SMOKE, measured, paper, found, []), "record")[str(F1)] == Verdict.MATCH
+    finite = judge(SMOKE, replaced(measured, F1, 80.0), paper, found, [])
+    assert verdicts(finite, "record")[str(F1)] == Verdict.DIFFERS
+
+
 @pytest.mark.parametrize("change", ["treebank", "config"])
 def test_another_record_does_not_apply_but_claims_are_judged(record, rows, measure, paper, relations, change):
     other = dataclasses.replace(SMOKE, **{change: "other"})

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from pcfg_artifact.probing.figures import scatter_plot
 from pcfg_artifact.probing.fitting import LinearFit, NetworkFit, fit_linear, fit_networks
 from pcfg_artifact.probing.probes import Standardisation
 from pcfg_artifact.probing.scores import accuracy, majority_share, pearson
@@ -102,3 +103,14 @@ def test_networks_are_repeatable(labelled):
     few = NetworkFit(epochs=3, milestones=(), batch_size=100)
     first, second = (fit_networks(x, labels, few, seeds=[3]) for _ in range(2))
     assert (first.weights == second.weights).all()
+
+
+def test_one_hidden_unit_is_enough_to_fit():
+    x, labels = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32), np.arange(50) % 2
+    one = NetworkFit(n_hidden=1, epochs=2, milestones=(1,), batch_size=25)
+    assert fit_networks(x, labels, one, seeds=[0, 1]).predict(x).shape == (2, 50)
+
+
+def test_a_scatter_plot_without_predictions_has_no_line():
+    nothing = scatter_plot(np.zeros(3), np.full(3, np.nan), 10, 0)
+    assert nothing == {"true": [], "predicted": [], "slope": None, "intercept": None}
