@@ -16,7 +16,16 @@ from pcfg_artifact.errors import ConfigError, StageError
 from pcfg_artifact.verification.cells import Cell, Value, collect, find_roles
 from pcfg_artifact.verification.comparison import Run
 from pcfg_artifact.verification.derived import derive
-from pcfg_artifact.verification.expectations import FLOOR, N_DEVIATIONS, Expected, Record, parse_paper, parse_record
+from pcfg_artifact.verification.expectations import (
+    FLOOR,
+    N_DEVIATIONS,
+    SETTLED_FLOORS,
+    SETTLED_SEEDS,
+    Expected,
+    Record,
+    parse_paper,
+    parse_record,
+)
 from pcfg_artifact.verification.relations import Relation, parse_relations
 
 EXPECTED = Path(__file__).parents[2] / "expected_results"
@@ -67,16 +76,17 @@ def write_record(record: Record, folder: Path = EXPECTED) -> None:
     header = [f"Recorded by `./run_all.sh record --profile {record.profile}`; do not edit.",
               f"treebank: {record.treebank}", f"config: {record.config}",
               f"value: mean over the seeds; tolerance: {N_DEVIATIONS:g} standard deviations (the larger of the cell's "
-              f"own and the root mean square over its table and unit)",
-              f"plus a floor for rounding by unit ({floors}).", *record.notes]
+              f"own and the root mean square over its column)",
+              f"plus a floor for rounding by unit ({floors}); {SETTLED_FLOORS} floors where {SETTLED_SEEDS} seeds or "
+              f"more agree.", *record.notes]
     buffer = io.StringIO()
     buffer.writelines(f"# {line}\n" for line in header)
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(["table", "row", "column", "unit", "value", "tolerance", *(f"seed_{s}" for s in record.seeds)])
     for cell in sorted(record.cells, key=lambda c: (c.table, c.row, c.column)):
         expected = record.cells[cell]
-        writer.writerow([*cell, record.units[cell], f"{expected.value:.7g}", f"{expected.tolerance:.3g}",
-                         *(f"{values[cell]:.7g}" if cell in (values := record.by_seed[s]) else ""
+        writer.writerow([*cell, record.units[cell], f"{expected.value:.10g}", f"{expected.tolerance:.3g}",
+                         *(f"{values[cell]:.10g}" if cell in (values := record.by_seed[s]) else ""
                            for s in record.seeds)])
     storage.write_text(folder / record.profile / CELLS, buffer.getvalue())
 

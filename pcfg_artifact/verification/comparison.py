@@ -13,6 +13,7 @@ from pcfg_artifact.verification.relations import FAILS, HOLDS, INAPPLICABLE, MIS
 
 # Sections 02-21 and 22 of the Penn Treebank: the only trees whose numbers the paper prints.
 PAPER_TREES = (39_832, 1_700)
+RANGES = {"percent": (0.0, 100.0), "fraction": (0.0, 1.0)}  # what scores can be
 
 
 class Verdict(StrEnum):
@@ -97,14 +98,24 @@ def judge_record(measured: Measured, record: Record | None, why_not: str) -> lis
     if record is None:
         return [Judgement("record", str(cell), Verdict.NOT_APPLICABLE, format_number(value.number, value.unit), "",
                           why_not, cell) for cell, value in measured.items()]
-    judgements = [_number("record", expected, measured, judge_number(expected, measured), record.units[cell],
-                          "some recorded seeds have no such number either"
-                          if expected.is_optional and cell not in measured else "")
-                  for cell, expected in record.cells.items()]
+    judgements = []
+    for cell, expected in record.cells.items():
+        verdict, reason = judge_number(expected, measured), ""
+        if expected.is_optional and cell not in measured:
+            reason = "some recorded seeds have no such number either"
+        elif verdict == Verdict.MATCH and scatters_everywhere(expected, record.units[cell]):
+            verdict, reason = Verdict.NOT_APPLICABLE, "the recorded seeds scatter so far that every score would pass"
+        judgements.append(_number("record", expected, measured, verdict, record.units[cell], reason))
     judgements += [Judgement("record", str(cell), Verdict.NOT_EXPECTED, format_number(value.number, value.unit), "",
                              "no recorded run measured this; record the profile again if it belongs here", cell)
                    for cell, value in measured.items() if cell not in record.cells]
     return judgements
+
+
+def scatters_everywhere(expected: Expected, unit: str) -> bool:
+    """Whether the tolerance covers all that a number of this unit can be: such a match would say nothing."""
+    low, high = RANGES.get(unit, (-math.inf, math.inf))
+    return expected.value - expected.tolerance <= low and expected.value + expected.tolerance >= high
 
 
 def judge_paper(run: Run, measured: Measured, paper: Mapping[Cell, Expected],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -15,12 +16,14 @@ from pcfg_artifact.verification.cells import Cell, Measured
 MINIMUM_SEEDS = 3
 
 # Tolerance = N_DEVIATIONS standard deviations, plus what rounding and another machine's arithmetic may change.
-# The deviation is the larger of the cell's own over its seeds and the root mean square of all cells of the same table
-# and unit: three seeds alone underestimate many spreads badly.  Eight, because a run has thousands of cells and all of
-# them must stay inside on a machine whose arithmetic makes it as good as a new seed: in simulation (spreads within a
-# table that differ by factors of 2 to 7, three seeds) five deviations lose 1 to 12 of 3,500 cells, eight 0 to 2, and
-# eight with five seeds less than 0.3.
+# The deviation is the larger of the cell's own over its seeds and the root mean square of all cells of the same column
+# of its table: a few seeds alone underestimate many spreads badly, and the cells of a column measure the same thing.
+# Eight, because a run has thousands of cells and all of them must stay inside on a machine whose arithmetic makes it as
+# good as a new seed.  A number that many seeds agree on to the last digit depends on no seed: it has the floor alone.
 N_DEVIATIONS = 8.0
+SETTLED_SEEDS = 5
+SETTLED_FLOORS = 10  # another machine may break a tie of two trees otherwise
+ROUNDING = 1e-6  # relative: what the file's digits leave out
 FLOOR = {"percent": 0.02, "perplexity": 0.02, "fraction": 0.0005, "tokens": 0.002, "nats": 0.0005,
          "count": 0.0, "bool": 0.0,
          "relative_error": 1e-9}  # rounding errors near 1e-15: their size, not their value, is the finding
@@ -134,15 +137,24 @@ def _recorded(cell: Cell, values: Sequence[float], n_seeds: int, tolerance: floa
 
 def tolerances(by_seed: Mapping[int, Mapping[Cell, float]], units: Mapping[Cell, str]) -> dict[Cell, float]:
     """The tolerance of every cell, from the spread over seeds (the rule above)."""
-    own: dict[Cell, float] = {}
-    pools: dict[tuple[str, str], list[float]] = {}
+    values = {cell: [found[cell] for found in by_seed.values() if math.isfinite(found.get(cell, math.nan))]
+              for cell in units}
+    own = {cell: float(np.std(found, ddof=1)) if len(found) > 1 else 0.0 for cell, found in values.items()}
+    columns: dict[tuple[str, str, str], list[float]] = defaultdict(list)
     for cell, unit in units.items():
-        values = np.array([found[cell] for found in by_seed.values() if cell in found])
-        own[cell] = float(values.std(ddof=1)) if len(values) > 1 and np.isfinite(values).all() else 0.0
-        pools.setdefault((cell.table, unit), []).append(own[cell])
-    pooled = {key: math.sqrt(sum(s * s for s in found) / len(found)) for key, found in pools.items()}
-    return {cell: N_DEVIATIONS * max(own[cell], pooled[(cell.table, unit)]) + FLOOR.get(unit, OTHER_FLOOR)
+        columns[cell.table, cell.column, unit].append(own[cell])
+    pooled = {key: math.sqrt(sum(s * s for s in found) / len(found)) for key, found in columns.items()}
+    return {cell: _tolerance(values[cell], max(own[cell], pooled[cell.table, cell.column, unit]), unit)
             for cell, unit in units.items()}
+
+
+def _tolerance(values: Sequence[float], deviation: float, unit: str) -> float:
+    size, floor = max(map(abs, values), default=0.0), FLOOR.get(unit, OTHER_FLOOR)
+    if size % 1 == 0:  # whole numbers are exact, and often equal by chance
+        return N_DEVIATIONS * deviation + floor
+    if len(values) >= SETTLED_SEEDS and max(values) - min(values) <= ROUNDING * size:
+        return SETTLED_FLOORS * floor + ROUNDING * size
+    return N_DEVIATIONS * deviation + floor + ROUNDING * size
 
 
 def refuse_other(record: Record, treebank: str, config: str) -> None:

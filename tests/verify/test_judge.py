@@ -11,6 +11,7 @@ from pcfg_artifact.verification.cells import Cell, Value, find_roles, tabulate
 from pcfg_artifact.verification.comparison import Run, Verdict, judge, passed
 from pcfg_artifact.verification.expectations import (
     FLOOR,
+    OTHER_FLOOR,
     Outcome,
     add_seed,
     parse_paper,
@@ -215,6 +216,27 @@ def test_tolerance_is_eight_deviations_of_the_worse_of_cell_and_table_plus_the_f
     found = tolerances(by_seed, units)
     assert found[loud] == pytest.approx(8 * 1.0 + FLOOR["percent"])
     assert found[quiet] == pytest.approx(8 * math.sqrt(0.5) + FLOOR["percent"])
+    other = Cell("t", "b", "longest")  # another column measures another thing
+    assert tolerances({s: {quiet: 10.0, other: 7.0 * s} for s in range(3)},
+                      {quiet: "words", other: "words"})[quiet] == pytest.approx(OTHER_FLOOR)
+
+
+def test_a_number_that_five_seeds_agree_on_has_no_spread_whatever_its_column_does():
+    settled, loud = Cell("table4", "a", "IO"), Cell("table4", "b", "IO")
+    for n, tolerance in ((4, 8 * 0.5), (5, 10 * FLOOR["percent"])):
+        by_seed = {s: {settled: 95.86, loud: 50.0 + s % 2} for s in range(n)}
+        found = tolerances(by_seed, {settled: "percent", loud: "percent"})[settled]
+        assert found == pytest.approx(tolerance, rel=0.2)
+
+
+def test_a_number_whose_seeds_scatter_over_everything_is_not_called_a_match(make_rows, measure, paper):
+    found = None
+    for seed in range(3):
+        measured = replaced(measure(make_rows(seed)), F1, 50.0 * seed)
+        found = add_seed(found, "smoke", "trees", "settings", seed, measured, "commit 0")
+    assert verdicts(judge(SMOKE, measured, paper, found, []), "record")[str(F1)] == Verdict.NOT_APPLICABLE
+    undefined = judge(SMOKE, replaced(measured, F1, math.nan), paper, found, [])
+    assert verdicts(undefined, "record")[str(F1)] == Verdict.DIFFERS
 
 
 def test_counts_that_never_vary_are_exact():
