@@ -31,6 +31,7 @@ from pcfg_artifact.parsing import best_binary_tree, each_chart, inside_outside, 
 from pcfg_artifact.parsing.masking import word_distributions
 from pcfg_artifact.parsing.scoring import gold_spans
 from pcfg_artifact.stages.inputs import Inputs
+from pcfg_artifact.threads import single_thread
 from pcfg_artifact.treebank.binarise import VARIANTS
 from pcfg_artifact.treebank.tree import Tree
 
@@ -39,6 +40,7 @@ CLOSE = 1e-9  # a span's error against the whole pass of the algorithm; projecti
 BATCH = 32  # sentences that an approximate model parses at once
 
 
+@single_thread()  # two threads took 37 s of processor time for 9 beside other work
 def run(cfg: ConstructConfig, inputs: Inputs, out: StageDir) -> None:
     grammar = inputs.pcfg()
     test = [tree for tree in inputs.trees("test") if 2 <= len(tree.words()) <= cfg.max_length]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from importlib.util import find_spec
 from itertools import product
 from typing import Any
@@ -24,6 +23,7 @@ from pcfg_artifact.parsing.cpu import Engine as CpuEngine
 from pcfg_artifact.parsing.torch_engine import Engine as TorchEngine
 from pcfg_artifact.pipeline import peak_memory_mb, reset_peak_memory
 from pcfg_artifact.seeding import stream
+from pcfg_artifact.threads import single_thread
 from pcfg_artifact.treebank.reading import Treebank
 from pcfg_artifact.treebank.splits import split
 
@@ -44,16 +44,6 @@ def run(treebank: Treebank) -> list[dict[str, Any]]:
         sentences = [tree.words() for tree in trees.test if SHORTEST <= len(tree.words()) <= LONGEST][:N_SENTENCES]
         return [*engines(grammar, sentences), *growth_with_length(grammar),
                 *growth_with_grammar(trees.train, sentences), *dense_grammar(), *sampler(grammar)]
-
-
-@contextmanager
-def single_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def timed(work: Callable[[], Any], rounds: int = ROUNDS) -> tuple[float, float]:

@@ -26,6 +26,7 @@ from pcfg_artifact.constructions.transformer import ConstructedTransformer
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.parsing import inside_outside
+from pcfg_artifact.threads import single_thread
 from pcfg_artifact.tools.arguments import add_grammar_argument, load_grammar
 from pcfg_artifact.verification.charts import filling
 
@@ -56,7 +57,8 @@ def run(args: argparse.Namespace) -> int:
     model = build(grammar, args.max_length or len(words), args)
     if args.show_layer is not None and not 1 <= args.show_layer <= model.n_layers:
         raise UsageError(f"--show-layer {args.show_layer} is not a layer; this model has layers 1 to {model.n_layers}")
-    found = example(model, words)
+    with single_thread():
+        found = example(model, words)
     report(grammar, model, words, found)
     if args.show_layer is not None:
         show_layer(words, found["layers"][args.show_layer - 1])
