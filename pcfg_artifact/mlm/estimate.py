@@ -12,6 +12,8 @@ from pcfg_artifact.mlm.model import count_parameters
 # seconds that a layer of one step takes however small it is.  The CPU's are measured at widths 64 and 128.
 OPERATIONS_PER_SECOND = {"cpu": 3e10, "cuda": 8e13}
 SECONDS_PER_LAYER = {"cpu": 3e-3, "cuda": 2e-3}
+# What a process takes before it has a model: on the CPU the libraries, as measured; on a GPU CUDA's own, a guess.
+PROCESS_MEGABYTES = {"cpu": 700, "cuda": 500}
 
 
 @dataclass(frozen=True)
@@ -35,4 +37,4 @@ def estimate(config: RobertaConfig, *, steps: int, batch_size: int, batch_tokens
     seconds = steps * (seconds + SECONDS_PER_LAYER[device] * config.num_hidden_layers)
     # Kept for the backward pass: about 18 vectors of the model's width per layer and token; scores of masked words.
     activations = batch_tokens * (18 * width * config.num_hidden_layers + 3 * mask_rate * config.vocab_size)
-    return Estimate(steps, seconds, 4 * (4 * total + activations) / 1e6)
+    return Estimate(steps, seconds, PROCESS_MEGABYTES[device] + 4 * (4 * total + activations) / 1e6)
