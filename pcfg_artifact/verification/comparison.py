@@ -23,6 +23,7 @@ class Verdict(StrEnum):
     NOT_EXPECTED = "not expected"
     NOT_APPLICABLE = "not applicable"
     AS_RECORDED = "does not hold, as recorded"
+    VARIES = "depends on the seed, as recorded"
 
 
 FAILING = (Verdict.DIFFERS, Verdict.NOT_MEASURED, Verdict.NOT_EXPECTED)
@@ -207,5 +208,7 @@ def _outcome(relation: Relation, outcome: str, record: Record | None) -> tuple[V
         return (Verdict.MATCH, "") if outcome == HOLDS else (Verdict.DIFFERS, "the claim does not hold in this run")
     if recorded.outcome == FAILS and outcome == HOLDS:
         return Verdict.DIFFERS, "the claim holds now, but is recorded as failing; record the profile again"
-    held = f" (recorded {recorded.by_seed}; this run {outcome})" if recorded.outcome == "mixed" else ""
-    return Verdict.AS_RECORDED, (recorded.explanation or "no explanation was written yet") + held
+    explanation = recorded.explanation or "no explanation was written yet"
+    if recorded.outcome == FAILS:
+        return Verdict.AS_RECORDED, explanation
+    return Verdict.VARIES, f"{explanation} (recorded {recorded.by_seed}; this run {outcome})"
