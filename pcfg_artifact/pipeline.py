@@ -128,20 +128,27 @@ def describe(profile: config.Profile, out: Path, stages: Sequence[Stage], *, for
 def _training_lines(profile: config.Profile) -> list[str]:
     """What each model of the profile takes, by arithmetic: sizes come from `cost.training`, speeds from estimate.py."""
     from pcfg_artifact.mlm.estimate import estimate  # here, because it brings transformers
-    from pcfg_artifact.mlm.model import Shape, build_config
 
     cfg, about = profile.pretrain, profile.cost["training"]
     lines = [f"pre-training, for {about['words']:,} words and sentences of {about['mean_length']} words on average, "
              f"{about['processes']} {about['device']} process(es) a model:"]
-    for name in cfg.models:
-        shape = build_config(Shape.parse(name), n_words=about["words"], width=cfg.width, max_length=cfg.max_length,
-                             dropout=cfg.dropout, initial_scale=cfg.initial_scale)
+    for name, shape in _shapes(profile).items():
         cost = estimate(shape, steps=cfg.steps, batch_size=cfg.batch_size, batch_tokens=cfg.batch_tokens,
                         mean_length=about["mean_length"], mask_rate=cfg.mask_rate, device=about["device"],
                         n_processes=about["processes"])
         lines.append(f"  {name:<10} {cost.steps:>7,} steps {_duration(cost.seconds):>9} {cost.megabytes:>8,.0f} MB of "
                      f"memory a process")
     return lines
+
+
+def _shapes(profile: config.Profile) -> dict[str, Any]:
+    """The models of the profile as transformers' configs, for as many words as its costs assume."""
+    from pcfg_artifact.mlm.model import Shape, build_config  # here, because it brings transformers
+
+    cfg = profile.pretrain
+    return {name: build_config(Shape.parse(name), n_words=profile.cost["training"]["words"], width=cfg.width,
+                               max_length=cfg.max_length, dropout=cfg.dropout, initial_scale=cfg.initial_scale)
+            for name in cfg.models}
 
 
 def _duration(seconds: float) -> str:
@@ -186,7 +193,7 @@ def _refuse_early(profile: config.Profile, out: Path, stages: Sequence[Stage], f
     machine = preflight.read_machine(out)
     problems = preflight.machine_problems(machine, need)
     if any(stage.name == "pretrain" for stage in stages):
-        _training_lines(profile)  # an impossible shape of a model is a ConfigError
+        _shapes(profile)  # an impossible one is a ConfigError
     if profile.machine.device == "auto" and (unused := preflight.unused_gpu(machine)):
         _log(f"running on the CPU: {unused}")
     if profile.verify.expected == "paper" and not (out / "grammar" / artifacts.MANIFEST).is_file():

@@ -45,7 +45,7 @@ def run(cfg: ControlConfig, inputs: Inputs, out: StageDir) -> None:
         model, tokenizer = load_encoder(model_folders(inputs)[base])
         store_states(model, tokenizer, corpora, context.states / base, precision=probe_cfg.precision,
                      max_tokens=probe_cfg.batch_tokens, device=out.machine.device, progress=out.progress)
-        finished = run_fits(fit_unit, todo, context, out.machine, 2 * model.config.hidden_size)
+        finished = run_fits(fit_unit, todo, context, 2 * model.config.hidden_size)
         for _ in out.progress(finished, total=len(todo), desc="control tasks"):
             pass
     shutil.rmtree(context.states, ignore_errors=True)

@@ -80,7 +80,7 @@ def run(cfg: ProbeConfig, inputs: Inputs, out: StageDir) -> None:
         if todo:
             store_states(model, tokenizer, corpora, context.states / name, precision=cfg.precision,
                          max_tokens=cfg.batch_tokens, device=out.machine.device, progress=out.progress)
-            finished = run_fits(fit_unit, todo, context, out.machine, 3 * model.config.hidden_size)
+            finished = run_fits(fit_unit, todo, context, 3 * model.config.hidden_size)
             for _ in out.progress(finished, total=len(todo), desc=f"probing {name}"):
                 pass
         shutil.rmtree(context.states / name, ignore_errors=True)

@@ -153,12 +153,12 @@ def stored_layer(corpora: Mapping[str, Corpus], folder: Path, layer: int) -> dic
             for name, corpus in corpora.items()}
 
 
-def run_fits(fit: Callable[[Any, Any], Any], units: Sequence[Unit], context: Any, machine: Machine, n_inputs: int
-             ) -> Iterator[Any]:
-    """fit(context, unit) for every unit, in processes that memory allows; `context` has the stage's `corpora`.
+def run_fits(fit: Callable[[Any, Any], Any], units: Sequence[Unit], context: Any, n_inputs: int) -> Iterator[Any]:
+    """fit(context, unit) for every unit, in processes that memory allows; `context` has `corpora` and `machine`.
 
     Only 2-layer probes use a GPU: they come first, a few processes on each, then the linear ones on all cores.
     """
+    machine = context.machine
     n_workers = workers_that_fit(machine.n_workers, context.corpora, n_inputs)
     groups = [(units, n_workers)]
     if machine.device == "cuda":
