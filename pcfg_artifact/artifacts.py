@@ -10,7 +10,7 @@ import fcntl
 import io
 import math
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -196,14 +196,6 @@ class Folder:
         return read_metrics(self.path(METRICS)) if self.has(METRICS) else []
 
 
-class Machine(NamedTuple):
-    """What the running stage may use."""
-
-    device: str
-    n_workers: int
-    n_gpus: int | None = None  # None: every visible one
-
-
 class StageDir(Folder):
     """Write access to the folder of the running stage.  Every write is atomic, so a file that exists is complete:
     a stage that is resumed asks `has` and keeps what is there."""
@@ -211,8 +203,6 @@ class StageDir(Folder):
     def __init__(self, root: Path) -> None:
         super().__init__(root)
         self.facts: dict[str, Any] = {}  # throughput, memory and the like: they go into the manifest, not into rows
-        self.machine = Machine("cpu", 1)
-        self.progress: Callable[..., Iterable] = lambda items, **_: items
 
     def write_json(self, name: str, value: Any) -> None:
         storage.write_json(self.path(f"{name}.json"), value)
@@ -242,7 +232,7 @@ class StageDir(Folder):
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a finished stage was made from and what it made.  `fingerprint` covers config and inputs."""
+    """What a finished stage was made from and what it made.  `fingerprint` covers config, inputs and code."""
 
     stage: str
     fingerprint: str
@@ -254,6 +244,7 @@ class Manifest:
     seconds: float = 0.0
     peak_memory_mb: float = 0.0
     facts: dict[str, Any] = field(default_factory=dict)
+    code: dict[str, str] = field(default_factory=dict)  # source file of the package that it reaches -> SHA-256
 
     @property
     def output_hash(self) -> str:

@@ -6,7 +6,6 @@ profiles/paper.yaml sets every field.  The other profiles name it as `based_on` 
 from __future__ import annotations
 
 import difflib
-import os
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -227,11 +226,6 @@ def load_profile(name: str, settings: Sequence[str] = (), treebank: str | None =
                               f"{profile.pretrain.max_length}, the longest sentence the models read "
                               f"(pretrain.max_length)")
     return profile
-
-
-def available_cores() -> int:
-    """Cores this process may use, which inside a container can be fewer than the machine has."""
-    return len(os.sched_getaffinity(0))
 
 
 def as_json(section: Any) -> dict[str, Any]:

@@ -17,29 +17,31 @@ from pcfg_artifact.artifacts import Metric, Ragged, StageDir
 from pcfg_artifact.config import PretrainConfig
 from pcfg_artifact.errors import StageError
 from pcfg_artifact.grammar import PCFG
+from pcfg_artifact.inputs import Inputs
+from pcfg_artifact.machine import Machine
 from pcfg_artifact.mlm.model import Shape, build_config
-from pcfg_artifact.stages.inputs import Inputs
-from pcfg_artifact.stages.launch import run_workers
+from pcfg_artifact.progress import progress
 from pcfg_artifact.stages.pretrain_gap import against_optimum
-from pcfg_artifact.stages.pretrain_worker import FACTS, FINISHED, STEP
+from pcfg_artifact.workers.launch import run_workers
+from pcfg_artifact.workers.trainer import FACTS, FINISHED, STEP
 
 # Settings that leave a trained model what it is: how it is judged, and how its work is shared out.
 NOT_OF_A_MODEL = ("models", "n_exact", "exact_max_length", "batch_tokens", "processes", "save_every")
 N_CURVE_POINTS = 50  # of the training curve, as metric rows; every step is in training.json
 
 
-def run(cfg: PretrainConfig, inputs: Inputs, out: StageDir) -> None:
+def run(cfg: PretrainConfig, inputs: Inputs, out: StageDir, machine: Machine) -> None:
     grammar = inputs.pcfg()
     check_shards(grammar, inputs)
-    write_jobs(cfg, grammar, inputs, out)
-    train_models(cfg, out)
+    write_jobs(cfg, grammar, inputs, out, machine)
+    train_models(cfg, out, machine)
     metrics = []
     for name in cfg.models:
         result = out.json(f"models/{name}/{FINISHED.removesuffix('.json')}")
         metrics += curve_metrics(name, result, cfg)
         facts = out.path(f"scratch/{name}/{FACTS}")
         out.facts[name] = {**storage.read_json(facts), "sentences_left_out": result["n_left_out"]}
-    out.write_metrics(metrics + against_optimum(cfg, grammar, inputs, out))
+    out.write_metrics(metrics + against_optimum(cfg, grammar, inputs, out, machine))
 
 
 def check_shards(grammar: PCFG, inputs: Inputs) -> None:
@@ -51,7 +53,7 @@ def check_shards(grammar: PCFG, inputs: Inputs) -> None:
                              f"word {largest}, expected 0 to {grammar.n_words - 1}; run `--from sample --force`")
 
 
-def write_jobs(cfg: PretrainConfig, grammar: PCFG, inputs: Inputs, out: StageDir) -> None:
+def write_jobs(cfg: PretrainConfig, grammar: PCFG, inputs: Inputs, out: StageDir, machine: Machine) -> None:
     """One job file per model: all that a training process needs to know.  Models of other jobs are removed."""
     sample = inputs["sample"]
     shards = {split: str(sample.path(f"{split}/tokens").resolve()) for split in ("pretraining", "validation")}
@@ -66,7 +68,7 @@ def write_jobs(cfg: PretrainConfig, grammar: PCFG, inputs: Inputs, out: StageDir
     for name in cfg.models:
         out.write_json(f"scratch/{name}/job", {
             "model": name, "made_from": made_from[name], "config": asdict(cfg), "words": grammar.words,
-            "device": out.machine.device, "final": str(out.path(f"models/{name}").resolve()), **shards})
+            "device": machine.device, "final": str(out.path(f"models/{name}").resolve()), **shards})
 
 
 def remove_other_models(made_from: dict[str, str], out: StageDir) -> None:
@@ -79,13 +81,13 @@ def remove_other_models(made_from: dict[str, str], out: StageDir) -> None:
                     shutil.rmtree(out.path(f"{part}/{name}"))
 
 
-def train_models(cfg: PretrainConfig, out: StageDir) -> None:
+def train_models(cfg: PretrainConfig, out: StageDir, machine: Machine) -> None:
     """Train what is not finished: on GPUs one model after another over all of them, on CPUs several side by side."""
     pending = [name for name in cfg.models if not out.has(f"models/{name}/{FINISHED}")]
-    on_gpu = out.machine.device == "cuda"
-    n_processes = cfg.processes or (out.machine.n_gpus or torch.cuda.device_count() if on_gpu else 1)
-    n_parallel = 1 if on_gpu else max(1, out.machine.n_workers // n_processes)
-    commands = {name: ("-m", "pcfg_artifact.stages.pretrain_worker", str(out.path(f"scratch/{name}/job.json")),
+    on_gpu = machine.device == "cuda"
+    n_processes = cfg.processes or (machine.n_gpus or torch.cuda.device_count() if on_gpu else 1)
+    n_parallel = 1 if on_gpu else max(1, machine.n_workers // n_processes)
+    commands = {name: ("-m", "pcfg_artifact.workers.trainer", str(out.path(f"scratch/{name}/job.json")),
                        f"--processes={n_processes}", f"--parent={os.getpid()}") for name in pending}
     logs = {name: out.path(f"scratch/{name}/worker.log") for name in pending}
 
@@ -94,7 +96,7 @@ def train_models(cfg: PretrainConfig, out: StageDir) -> None:
         return sum(int(file.read_text() or 0) for file in files if file.is_file())
 
     workers = run_workers(commands, logs, n_parallel, steps_done)
-    for _ in out.progress(workers, total=cfg.steps * len(pending), desc="pre-training"):
+    for _ in progress(workers, total=cfg.steps * len(pending), desc="pre-training"):
         pass
 
 

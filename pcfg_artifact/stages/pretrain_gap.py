@@ -15,29 +15,32 @@ from pcfg_artifact.approximation.scores import unigram_probabilities
 from pcfg_artifact.artifacts import Metric, StageDir
 from pcfg_artifact.config import PretrainConfig
 from pcfg_artifact.grammar import PCFG
+from pcfg_artifact.inputs import Inputs
+from pcfg_artifact.machine import Machine
 from pcfg_artifact.mlm import optimum
 from pcfg_artifact.mlm.evaluation import predictions
 from pcfg_artifact.mlm.optimum import NAMED_MASKS, Gap
 from pcfg_artifact.mlm.tokenizer import check_vocabulary
-from pcfg_artifact.stages.inputs import Inputs
+from pcfg_artifact.progress import progress
 
 
-def against_optimum(cfg: PretrainConfig, grammar: PCFG, inputs: Inputs, out: StageDir) -> list[Metric]:
+def against_optimum(cfg: PretrainConfig, grammar: PCFG, inputs: Inputs, out: StageDir,
+                    machine: Machine) -> list[Metric]:
     """Every model beside the exact masked-word distribution and the unigram one, under the same named masks."""
-    torch.set_num_threads(out.machine.n_workers)
+    torch.set_num_threads(machine.n_workers)
     logging.disable_progress_bar()
     sentences, trees = inputs.sentences("validation"), inputs.sampled_trees("validation")
     models = {}
     for name in cfg.models:
         folder = out.path(f"models/{name}")
         check_vocabulary(AutoTokenizer.from_pretrained(folder), grammar.words, str(folder))
-        models[name] = AutoModelForMaskedLM.from_pretrained(folder).to(out.machine.device)
+        models[name] = AutoModelForMaskedLM.from_pretrained(folder).to(machine.device)
     metrics = []
     for masks, masking in NAMED_MASKS.items():
         masked = optimum.masked_sentences(grammar, sentences, masking, seed=cfg.seed, n=cfg.n_exact,
                                           max_length=min(cfg.exact_max_length, cfg.max_length))
         targets = [s.words[s.positions] for s in masked]
-        exact = exact_rows(grammar, masked, masks, out)
+        exact = exact_rows(grammar, masked, masks, out, machine)
         depths = [optimum.word_depths(trees[s.number].spans(), len(s.words)) for s in masked]
         known = optimum.circumstances(masked, depths)
         unigram = float(-np.log(unigram_probabilities(grammar, targets)).mean())
@@ -56,13 +59,14 @@ def against_optimum(cfg: PretrainConfig, grammar: PCFG, inputs: Inputs, out: Sta
     return metrics
 
 
-def exact_rows(grammar: PCFG, masked: Sequence[optimum.MaskedSentence], masks: str, out: StageDir) -> list[np.ndarray]:
+def exact_rows(grammar: PCFG, masked: Sequence[optimum.MaskedSentence], masks: str, out: StageDir,
+               machine: Machine) -> list[np.ndarray]:
     """Exact distributions, one (masked, n_words) array per sentence; kept on disk, they do not depend on models."""
     name = f"exact/{masks.replace(' ', '_')}"
     if not out.has(f"{name}.npy"):
-        found = optimum.exact_predictions(grammar, masked, NAMED_MASKS[masks], device=out.machine.device,
-                                          n_threads=out.machine.n_workers)
-        rows = list(out.progress(found, total=len(masked), desc=f"exact, {masks}"))
+        found = optimum.exact_predictions(grammar, masked, NAMED_MASKS[masks], device=machine.device,
+                                          n_threads=machine.n_workers)
+        rows = list(progress(found, total=len(masked), desc=f"exact, {masks}"))
         out.write_array(name, np.concatenate(rows).astype(np.float32))
     ends = np.cumsum([len(s.positions) for s in masked])
     return np.split(out.array(name, memory_map=True), ends[:-1])

@@ -1,4 +1,4 @@
-"""One process of pre-training: `python -m pcfg_artifact.stages.pretrain_worker JOB.json`, alone or under torchrun.
+"""One process of pre-training: `python -m pcfg_artifact.workers.trainer JOB.json`, alone or under torchrun.
 
 The job file names the model, its settings and the shards; stages/pretrain.py writes it.  With `--processes N` this
 starts torchrun for N of itself.  A checkpoint in the job's folder is continued, a finished model is left alone.
@@ -70,7 +70,7 @@ def run_job(path: Path, in_group: bool = False) -> None:
     from pcfg_artifact.mlm import data, evaluation, model, tokenizer, training
     from pcfg_artifact.mlm.optimum import VALIDATION_MASKS
     from pcfg_artifact.parsing.masks import Masking
-    from pcfg_artifact.stages import checkpoints
+    from pcfg_artifact.workers import checkpoints
 
     job = storage.read_json(path)
     name, words, cfg, folder, final = job["model"], job["words"], job["config"], path.parent, Path(job["final"])
@@ -166,7 +166,7 @@ def publish(network: Any, tokenizer: Any, result: dict[str, Any], folder: Path, 
     """Write the model's folder beside its checkpoints, give it its final name in one step, and drop the checkpoints."""
     from transformers.utils import logging
 
-    from pcfg_artifact.stages import checkpoints
+    from pcfg_artifact.workers import checkpoints
 
     logging.disable_progress_bar()
     unfinished = folder / "finished"
