@@ -14,12 +14,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from pcfg_artifact import storage
 from pcfg_artifact.errors import CorruptArtifact, StageError, UsageError
+from pcfg_artifact.ragged import Ragged
 
 MANIFEST = "manifest.json"  # written last: its presence means "done"
 STARTED = "started.json"  # the fingerprint a folder was begun with: equal means "continue", other means "wipe"
@@ -27,35 +28,7 @@ LOCK = ".lock"
 METRICS = "metrics.csv"
 
 
-# ---- ragged arrays: flat values and offsets -------------------------------------------------------------------------
-
-
-class Ragged(NamedTuple):
-    """n sequences in one array: sequence s is values[offsets[s]:offsets[s + 1]]."""
-
-    values: np.ndarray
-    offsets: np.ndarray
-
-    @classmethod
-    def from_rows(cls, rows: Sequence[np.ndarray], dtype: Any = None) -> Ragged:
-        offsets = np.zeros(len(rows) + 1, np.int64)
-        np.cumsum([len(row) for row in rows], out=offsets[1:])
-        values = np.concatenate([np.asarray(row) for row in rows]) if rows else np.zeros(0)
-        return cls(values.astype(dtype) if dtype is not None else values, offsets)
-
-    @property
-    def n_rows(self) -> int:
-        return len(self.offsets) - 1
-
-    @property
-    def lengths(self) -> np.ndarray:
-        return np.diff(self.offsets)
-
-    def row(self, s: int) -> np.ndarray:
-        return self.values[self.offsets[s]:self.offsets[s + 1]]
-
-    def rows(self) -> Iterator[np.ndarray]:
-        return (self.row(s) for s in range(self.n_rows))
+# ---- ragged arrays --------------------------------------------------------------------------------------------------
 
 
 class RaggedWriter:

@@ -21,6 +21,9 @@ from pcfg_artifact.artifacts import Manifest
 PACKAGE = Path(__file__).parent
 VERSIONED = ("numpy", "scipy", "numba", "torch", "transformers", "scikit-learn", "pandas", "datasets")
 DATA = (".yaml", ".html", ".css", ".js")
+# Where training begins; what else a trained model could depend on is reached from here.
+WEIGHTS = ("pcfg_artifact.mlm.training", "pcfg_artifact.mlm.data", "pcfg_artifact.mlm.model")
+NOT_OF_WEIGHTS = ("artifacts.py", "errors.py", "machine.py", "progress.py", "storage.py")
 # What config.py does for a stage is the stage's config section, which is compared by value.
 COMPARED_BY_VALUE = ("config.py",)
 
@@ -31,6 +34,11 @@ COMPARED_BY_VALUE = ("config.py",)
 def stage_code(stage: str) -> dict[str, str]:
     """File below the package -> SHA-256, of everything the stage reaches."""
     return code_of((f"pcfg_artifact.stages.{stage}",))
+
+
+def weights_code() -> dict[str, str]:
+    """The same of the modules that can change the weights of a trained model: narrower than its stage's."""
+    return {name: digest for name, digest in code_of(WEIGHTS).items() if name not in NOT_OF_WEIGHTS}
 
 
 @cache

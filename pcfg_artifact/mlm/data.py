@@ -12,10 +12,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from pcfg_artifact.artifacts import Ragged
 from pcfg_artifact.errors import StageError
 from pcfg_artifact.mlm import tokenizer as tokens
 from pcfg_artifact.parsing.masks import Masking, hide, uniform
+from pcfg_artifact.ragged import Ragged
 from pcfg_artifact.seeding import derive_seed, stream
 
 LEAST_FILLED = 0.85  # the shortest row of a micro-batch, as a share of its longest

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from pcfg_artifact.approximation.scores import unigram_probabilities
-from pcfg_artifact.artifacts import Metric, Ragged, StageDir
+from pcfg_artifact.artifacts import Metric, StageDir
 from pcfg_artifact.config import MarginalsConfig
 from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.grammar.latent import LatentPCFG
@@ -31,6 +31,7 @@ from pcfg_artifact.parsing.charts import cell_bounds
 from pcfg_artifact.parsing.latent import latent_parses
 from pcfg_artifact.parsing.scoring import gold_spans
 from pcfg_artifact.progress import progress
+from pcfg_artifact.ragged import Ragged
 from pcfg_artifact.seeding import stream
 from pcfg_artifact.treebank.binarise import unbinarise
 from pcfg_artifact.treebank.tree import Tree

@@ -12,7 +12,6 @@ import torch
 from transformers import AutoModel, AutoTokenizer
 from transformers.utils import logging
 
-from pcfg_artifact.artifacts import Ragged
 from pcfg_artifact.errors import StageError, UsageError
 from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.inputs import Inputs
@@ -22,6 +21,7 @@ from pcfg_artifact.probing.corpus import Corpus, Layer, unseen
 from pcfg_artifact.probing.representations import Pooling, extract, max_pieces
 from pcfg_artifact.probing.tables import Unit
 from pcfg_artifact.probing.tasks import TWO_LAYER
+from pcfg_artifact.ragged import Ragged
 from pcfg_artifact.seeding import derive_seed
 from pcfg_artifact.treebank.binarise import unbinarise
 from pcfg_artifact.treebank.tree import Tree

@@ -15,7 +15,6 @@ LEVELS = [
     {"tools"},
     {"pipeline"},
     {"planning"},
-    {"freshness"},
     {"stages"},
     {"workers"},
     {"records"},
@@ -25,10 +24,11 @@ LEVELS = [
     {"parsing"},
     {"grammar"},
     {"treebank"},
+    {"freshness"},
     {"config"},
     {"artifacts"},
     {"storage"},
-    {"errors", "seeding", "machine", "progress"},
+    {"errors", "seeding", "machine", "progress", "ragged"},
 ]
 LEVEL = {name: depth for depth, names in enumerate(LEVELS) for name in names}
 LIBRARIES = {"verification", "probing", "mlm", "constructions", "approximation", "parsing", "grammar", "treebank"}

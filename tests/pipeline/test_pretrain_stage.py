@@ -22,7 +22,7 @@ from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.machine import Machine
 from pcfg_artifact.stages import pretrain, sample
-from pcfg_artifact.workers import launch, trainer
+from pcfg_artifact.workers import jobs, launch, trainer
 
 MACHINE = Machine("cpu", 2)
 NOUNS = [f"noun{k}" for k in range(12)]
@@ -53,6 +53,11 @@ def run_folder(tmp_path_factory) -> Path:
 
 def inputs_of(root: Path) -> Inputs:
     return Inputs({"grammar": root / "grammar", "sample": root / "sample"}, "none")
+
+
+def write_jobs(config, run_folder: Path, out: StageDir) -> None:
+    shards = {split: run_folder / "sample" / split / "tokens" for split in ("pretraining", "validation")}
+    jobs.write_jobs(config, PCFG.load(run_folder / "grammar" / "vm").words, shards, out, MACHINE)
 
 
 def small_config(**changes):
@@ -96,8 +101,8 @@ def test_rows_have_perplexities_between_the_optimum_and_unigram(finished):
 def test_a_finished_model_is_never_trained_again(finished, run_folder, monkeypatch):
     finished.path("models/A1L2/training.json").rename(run_folder / "aside.json")
     started = []
-    monkeypatch.setattr(pretrain, "run_workers", lambda commands, *_: started.extend(commands) or iter(()))
-    pretrain.train_models(small_config(), finished)
+    monkeypatch.setattr(jobs, "run_workers", lambda commands, *_: started.extend(commands) or iter(()))
+    jobs.train_models(small_config(), finished, MACHINE)
     (run_folder / "aside.json").rename(finished.path("models/A1L2/training.json"))
     assert started == ["A1L2"]
 
@@ -105,10 +110,8 @@ def test_a_finished_model_is_never_trained_again(finished, run_folder, monkeypat
 def test_another_list_of_models_trains_only_what_is_new(finished, run_folder, tmp_path):
     out = StageDir(tmp_path / "pretrain")
     shutil.copytree(finished.root, out.root)
-    grammar, inputs = PCFG.load(run_folder / "grammar" / "vm"), inputs_of(run_folder)
-
     def pending(**changes):
-        pretrain.write_jobs(small_config(**changes), grammar, inputs, out)
+        write_jobs(small_config(**changes), run_folder, out)
         return [name for name in small_config(**changes).models if not out.has(f"models/{name}/training.json")]
 
     assert pending(models=("A1L2", "A2L1", "A2L2"), n_exact=10) == ["A2L2"]
@@ -122,7 +125,7 @@ def test_kill_9_at_any_step_and_resume_gives_identical_weights_and_curve(finishe
     """Dropout is on.  The stage's own run is the unbroken one; another is killed at a random moment and continued."""
     folder = run_folder / "killed"
     out = StageDir(folder)
-    pretrain.write_jobs(small_config(), PCFG.load(run_folder / "grammar" / "vm"), inputs_of(run_folder), out, MACHINE)
+    write_jobs(small_config(), run_folder, out)
     job = out.path("scratch/A1L2/job.json")
     environment = {**os.environ, "PYTHONPATH": str(Path(pretrain.__file__).parents[2]), "OMP_NUM_THREADS": "1"}
     worker = subprocess.Popen([sys.executable, "-m", "pcfg_artifact.workers.trainer", str(job)], env=environment,
@@ -149,8 +152,8 @@ def test_the_worker_starts_torchrun_itself_whatever_a_cluster_put_into_the_envir
     config = small_config(models=("A2L1",), steps=4, schedule_steps=4, processes=2)
     monkeypatch.setenv("RANK", "3")
     monkeypatch.setenv("WORLD_SIZE", "8")
-    pretrain.write_jobs(config, PCFG.load(run_folder / "grammar" / "vm"), inputs_of(run_folder), out, MACHINE)
-    pretrain.train_models(config, out, MACHINE)
+    write_jobs(config, run_folder, out)
+    jobs.train_models(config, out, MACHINE)
     assert out.json("scratch/A2L1/facts")["world_size"] == 2
     assert len(out.json("models/A2L1/training")["losses"]) == 4
 
@@ -179,4 +182,4 @@ def test_a_model_of_another_vocabulary_is_refused(finished, run_folder, tmp_path
     grammar = PCFG.load(run_folder / "grammar" / "vm")
     renamed = dataclasses.replace(grammar, words=("other", *grammar.words[1:]))
     with pytest.raises(StageError, match="A2L1: the vocabulary does not match the grammar: .* token 5 is"):
-        pretrain.against_optimum(small_config(), renamed, inputs_of(run_folder), finished)
+        pretrain.against_optimum(small_config(), renamed, inputs_of(run_folder), finished, MACHINE)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pcfg_artifact import artifacts, cli, config, pipeline
-from pcfg_artifact.artifacts import Ragged, StageDir
+from pcfg_artifact.artifacts import StageDir
 from pcfg_artifact.grammar import PCFG, sample_trees
 from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.machine import Machine
@@ -15,6 +15,7 @@ from pcfg_artifact.mlm.tokenizer import build_tokenizer
 from pcfg_artifact.parsing import inside_outside, labelled_recall
 from pcfg_artifact.parsing.charts import cell_bounds
 from pcfg_artifact.probing.tasks import PROBES
+from pcfg_artifact.ragged import Ragged
 from pcfg_artifact.stages import attention, control, probe
 from pcfg_artifact.stages.probed import read_corpora
 
