@@ -129,8 +129,8 @@ def approximate_metrics(variant: str, grammar: PCFG, train: list[list[str]], sam
         longest = sorted(words, key=len)[-cfg.n_dense:]
         for charts, sentence in zip(dense.read_charts(dense(longest)), longest, strict=True):
             agreement.add(*approximate_errors(dense, sentence, charts))
-        for chart in CHARTS:
-            yield Metric("agreement", f"low_rank dense{suffix}", chart, cfg.seed, agreement.worst(chart),
+        for name in CHARTS:
+            yield Metric("agreement", f"low_rank dense{suffix}", name, cfg.seed, agreement.worst(name),
                          len(longest), "relative_error")
 
 
