@@ -17,8 +17,9 @@ from pcfg_artifact.config import PretrainConfig
 from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.mlm import optimum
 from pcfg_artifact.mlm.evaluation import predictions
-from pcfg_artifact.mlm.optimum import NAMED_MASKS, Gap
+from pcfg_artifact.mlm.optimum import Gap
 from pcfg_artifact.mlm.tokenizer import check_vocabulary
+from pcfg_artifact.parsing import NAMED_MASKS, EngineOptions
 from pcfg_artifact.stages.inputs import Inputs
 
 
@@ -60,8 +61,8 @@ def exact_rows(grammar: PCFG, masked: Sequence[optimum.MaskedSentence], masks: s
     """Exact distributions, one (masked, n_words) array per sentence; kept on disk, they do not depend on models."""
     name = f"exact/{masks.replace(' ', '_')}"
     if not out.has(f"{name}.npy"):
-        found = optimum.exact_predictions(grammar, masked, NAMED_MASKS[masks], device=out.machine.device,
-                                          n_threads=out.machine.n_workers)
+        found = optimum.exact_predictions(grammar, masked, NAMED_MASKS[masks], EngineOptions(
+            device=out.machine.device, n_threads=out.machine.n_workers))
         rows = list(out.progress(found, total=len(masked), desc=f"exact, {masks}"))
         out.write_array(name, np.concatenate(rows).astype(np.float32))
     ends = np.cumsum([len(s.positions) for s in masked])

@@ -23,7 +23,7 @@ LEVELS = [
     {"config", "preflight"},
     {"artifacts"},
     {"storage"},
-    {"errors", "seeding", "threads"},
+    {"errors", "lazy", "ordered", "seeding", "threads"},
 ]
 LEVEL = {name: depth for depth, names in enumerate(LEVELS) for name in names}
 LIBRARIES = {"verification", "probing", "mlm", "constructions", "approximation", "parsing", "grammar", "treebank"}
