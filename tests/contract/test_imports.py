@@ -28,7 +28,7 @@ LEVELS = [
     {"config"},
     {"artifacts"},
     {"storage"},
-    {"errors", "seeding", "machine", "progress", "ragged"},
+    {"errors", "seeding", "machine", "progress", "ragged", "lazy", "ordered"},
 ]
 LEVEL = {name: depth for depth, names in enumerate(LEVELS) for name in names}
 LIBRARIES = {"verification", "probing", "mlm", "constructions", "approximation", "parsing", "grammar", "treebank"}
