@@ -12,6 +12,7 @@ import numpy as np
 
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
+from pcfg_artifact.machine import available_memory
 from pcfg_artifact.ordered import ordered_map
 from pcfg_artifact.parsing import linear, logspace
 from pcfg_artifact.parsing.cells import cell_bounds, cell_of
@@ -142,15 +143,6 @@ class CpuEngine:
         root = np.concatenate([self.grammar.root_inner, self.grammar.root_leaf])
         log_prob = float(np.logaddexp.reduce(log_of(root) + log_inside[length - 1])) if length else -np.inf
         return Chart.from_cells(length, n_interminals + self.grammar.n_preterminals, log_prob, log_inside, log_outside)
-
-
-def available_memory() -> int:
-    """Bytes that can be had without swapping."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            return next(1024 * int(line.split()[1]) for line in file if line.startswith("MemAvailable"))
-    except (OSError, StopIteration):  # not Linux: all there is
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def typed_cells(length: int, inner: np.ndarray, leaf: np.ndarray) -> np.ndarray:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pcfg_artifact import approximation, parsing
+from pcfg_artifact import approximation, constructions, grammar, mlm, parsing, treebank
 
-PACKAGES = (parsing, approximation)
+PACKAGES = (approximation, constructions, grammar, mlm, parsing, treebank)
 
 
 def declared(package) -> dict[str, str]:
@@ -27,6 +27,8 @@ def test_the_table_of_names_is_what_type_checkers_see(package):
     for name in package.__all__:
         assert getattr(package, name) is not None
         assert name in dir(package)
+        # Python puts a submodule that was imported under its own name into the package: the two must not meet.
+        assert not (Path(package.__file__).parent / f"{name}.py").exists()
 
 
 @pytest.mark.parametrize("package", PACKAGES)
