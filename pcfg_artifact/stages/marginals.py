@@ -4,7 +4,7 @@ masked-word prediction."""
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -77,8 +77,8 @@ def write_scores(split: str, grammar: PCFG, latent: LatentPCFG | None, sentences
     scores, spans = [np.zeros(0)] * len(sentences), [np.zeros(0)] * len(sentences)
     attempts, log_probs = np.zeros(len(sentences), np.uint8), np.full(len(sentences), np.nan)
     found = scored_parses(grammar, latent, [sentences[s] for s in chosen], machine)
-    found = progress(found, total=len(chosen), desc=f"marginals of {split}")
-    for s, (parse, span_scores) in zip(chosen, found, strict=True):
+    shown = progress(found, total=len(chosen), desc=f"marginals of {split}")
+    for s, (parse, span_scores) in zip(chosen, shown, strict=True):
         attempts[s], log_probs[s] = parse.n_attempts, parse.log_prob
         spans[s] = np.array(parse.spans).reshape(-1)
         if parse.n_attempts == 1 and span_scores is not None:
@@ -106,11 +106,11 @@ def scored_parses(grammar: PCFG, latent: LatentPCFG | None, sentences: Sequence[
 def parsing_metrics(setting: str, trees: Sequence[Tree], spans: Ragged, attempts: np.ndarray, seed: int
                     ) -> Iterator[Metric]:
     """F1 of Inside-Outside and of what knows nothing, and how many sentences had no probability."""
-    chosen = np.flatnonzero(attempts > 0)
+    chosen = np.flatnonzero(attempts > 0).tolist()
     gold = [trees[s] for s in chosen]
     lengths = [len(tree.words()) for tree in gold]
     rng = stream(seed, "random trees", setting)
-    predictions = {
+    predictions: dict[str, Sequence[Iterable[tuple[int, int]]]] = {
         "IO": [[(int(i), int(j)) for i, j in spans.row(s).reshape(-1, 2)] for s in chosen],
         **{name: [parse(n, rng) for n in lengths] for name, parse in BASELINES.items()},
         "ceiling": [gold_spans(tree, binary=True) for tree in gold]}
@@ -133,13 +133,13 @@ def parsing_metrics(setting: str, trees: Sequence[Tree], spans: Ragged, attempts
 
 def optimum_metrics(grammar: PCFG, validation: Ragged, cfg: MarginalsConfig, machine: Machine) -> Iterator[Metric]:
     """Exact perplexity of masked words: the floor for every model, under masks of the kind they are validated with."""
-    numbers = np.flatnonzero(validation.lengths <= cfg.mask_max_length)[:cfg.n_masked]
-    sentences = [np.asarray(validation.row(s), np.int64) for s in numbers]
+    chosen = np.flatnonzero(validation.lengths <= cfg.mask_max_length)[:cfg.n_masked].tolist()
+    sentences = [np.asarray(validation.row(s), np.int64) for s in chosen]
     options = EngineOptions(device=machine.device, n_threads=machine.n_workers)
     log_probs = {"1-mask": one_mask_log_probs(grammar, sentences, options),
                  "unigram": iter([np.log(unigram_probabilities(grammar, sentences))])}
-    log_probs |= {name: masked_log_probs(grammar, sentences, masking, cfg.seed, numbers, options)
+    log_probs |= {name: masked_log_probs(grammar, sentences, masking, cfg.seed, chosen, options)
                   for name, masking in NAMED_MASKS.items()}
-    for row, values in log_probs.items():
-        values = list(progress(values, total=len(sentences), desc=f"optimum: {row}"))
+    for row, predicted in log_probs.items():
+        values = list(progress(predicted, total=len(sentences), desc=f"optimum: {row}"))
         yield Metric("optimum", row, "validation", cfg.seed, perplexity(values), sum(map(len, values)), "perplexity")
