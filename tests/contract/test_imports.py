@@ -13,6 +13,7 @@ LEVELS = [
     {"__main__"},
     {"cli"},
     {"tools"},
+    {"results"},
     {"pipeline"},
     {"stages"},
     {"verification", "probing", "mlm", "constructions"},
