@@ -86,8 +86,10 @@ class Gap:
 
     def excess(self) -> tuple[float, float]:
         """Mean loss above the optimum, and its standard error: no honest model is below zero by more than noise."""
+        from scipy.stats import sem  # here, because every training process would pay for it and none calls this
+
         difference = self.model - self.exact
-        return float(difference.mean()), float(difference.std(ddof=1) / np.sqrt(len(difference)))
+        return float(difference.mean()), float(sem(difference))
 
 
 # ---- where a model is far from the optimum --------------------------------------------------------------------------

@@ -13,7 +13,6 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import TextIO
 
 from pcfg_artifact.errors import UsageError
@@ -45,6 +44,7 @@ from pcfg_artifact.tools.arguments import (
     load_grammar,
     load_treebank,
 )
+from pcfg_artifact.tools.sentences import HELP, read_sentences
 from pcfg_artifact.treebank.binarise import unbinarise
 from pcfg_artifact.treebank.splits import split
 from pcfg_artifact.treebank.tree import Tree
@@ -55,7 +55,7 @@ BLOCK = 256  # lines read before their trees are printed
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_grammar_argument(parser)
-    parser.add_argument("file", nargs="?", default="-", metavar="FILE", help="sentences (- = standard input)")
+    parser.add_argument("file", nargs="?", default="-", metavar="FILE", help=HELP)
     parser.add_argument("--decode", choices=("recall", "viterbi", "latent"), default="recall",
                         help="most correct spans expected, the most probable tree, or most correct spans by the "
                              "latent-variable PCFG (recall)")
@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
     latent = LatentPCFG.load(args.grammar, grammar) if needs_latent else None
     if args.treebank is not None:
         return _score(grammar, latent, args)
-    for block in _blocks(_lines(args.file)):
+    for block in _blocks(read_sentences(args.file)):
         for tree, n_attempts in _trees(grammar, latent, block, args):
             attempts[n_attempts] += 1
             print("" if tree is None else tree)
@@ -95,16 +95,6 @@ def _options(args: argparse.Namespace) -> EngineOptions:
 
 
 # ---- sentences in, trees out -----------------------------------------------------------------------------------------
-
-
-def _lines(name: str) -> Iterator[list[str]]:
-    try:
-        with (sys.stdin if name == "-" else Path(name).open(encoding="utf-8")) as file:
-            for line in file:
-                yield line.split()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read sentences from {name} ({error}); "
-                         f"give a text file, one sentence a line") from error
 
 
 def _blocks(lines: Iterator[list[str]]) -> Iterator[list[list[str]]]:

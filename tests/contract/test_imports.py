@@ -14,6 +14,7 @@ LEVELS = [
     {"__main__"},
     {"cli"},
     {"tools"},
+    {"results"},
     {"pipeline"},
     {"planning"},
     {"stages"},
