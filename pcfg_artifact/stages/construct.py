@@ -13,7 +13,7 @@ from pcfg_artifact.constructions import (
     ApproximateInsideOutside,
     HardAttentionInsideOutside,
     RelativeInsideOutside,
-    sizes,
+    claimed_sizes,
 )
 from pcfg_artifact.constructions.agreement import (
     CHARTS,
@@ -86,8 +86,8 @@ def treebank_example(grammar: PCFG, test: Sequence[Tree]) -> dict:
 def exact_metrics(grammar: PCFG, sentences: list[list[str]], cfg: ConstructConfig) -> Iterator[Metric]:
     n, L = grammar.n_nonterminals, cfg.max_length
     for name, model, claimed in (
-            ("theorem_3.1", HardAttentionInsideOutside(grammar, L), sizes.claimed_hard(n, L)),
-            ("theorem_3.2", RelativeInsideOutside(grammar, L), sizes.claimed_relative(n, L))):
+            ("theorem_3.1", HardAttentionInsideOutside(grammar, L), claimed_sizes.claimed_hard(n, L)),
+            ("theorem_3.2", RelativeInsideOutside(grammar, L), claimed_sizes.claimed_relative(n, L))):
         agreement, one_mask = Agreement(L), 0.0
         for sentence in progress(sentences, total=len(sentences), desc=name):
             embeddings, chart = model(sentence), inside_outside(grammar, [sentence], outside="full")[0]
@@ -125,7 +125,7 @@ def approximate_metrics(variant: str, grammar: PCFG, train: list[list[str]], sam
                 whole_pass.append(end_to_end_errors(model, sentence, charts))
                 trees.append(best_binary_tree(marginals.max(axis=-1)))
                 is_parsed.append(bool(marginals.any()))
-        claimed = sizes.claimed_approximate(cfg.n_interminals, model.rank, L)
+        claimed = claimed_sizes.claimed_approximate(cfg.n_interminals, model.rank, L)
         yield from model_metrics(name, model, claimed, agreement, cfg)
         errors = np.concatenate(whole_pass)
         yield Metric("agreement", name, "spans within 1e-9 end to end", cfg.seed, float(np.mean(errors <= CLOSE)),
@@ -144,7 +144,7 @@ def approximate_metrics(variant: str, grammar: PCFG, train: list[list[str]], sam
 def model_metrics(name: str, model: ConstructedTransformer, claimed: dict[str, int], agreement: Agreement,
                   cfg: ConstructConfig) -> Iterator[Metric]:
     """Sizes, and the largest errors: over all, by length of the sentence, and by the layer that computes the span."""
-    for size, value in sizes.built(model).items():
+    for size, value in claimed_sizes.built(model).items():
         yield Metric("sizes", f"{name} {size}", "claimed", cfg.seed, claimed[size], 1, "count")
         yield Metric("sizes", f"{name} {size}", "built", cfg.seed, value, 1, "count")
     errors = {(chart, ""): agreement.worst(chart) for chart in CHARTS}

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from pcfg_artifact.artifacts import Metric, StageDir
 from pcfg_artifact.config import GrammarConfig
 from pcfg_artifact.grammar import PCFG, learn_pcfg
-from pcfg_artifact.grammar.expectation import expected_length, frequencies, spectral_radius
+from pcfg_artifact.grammar.expectation import frequencies
+from pcfg_artifact.grammar.sizes import grammar_sizes
 from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.machine import Machine
 from pcfg_artifact.progress import progress
 from pcfg_artifact.treebank.binarise import VARIANTS
 from pcfg_artifact.treebank.reading import read_treebank
 from pcfg_artifact.treebank.splits import split
-from pcfg_artifact.treebank.tree import Tree
-
-TOP = 20  # the paper counts the pre-terminals that its 20 most frequent in-terminals can produce
 
 
 def run(cfg: GrammarConfig, inputs: Inputs, out: StageDir, machine: Machine) -> None:
@@ -41,26 +37,6 @@ def run(cfg: GrammarConfig, inputs: Inputs, out: StageDir, machine: Machine) -> 
     out.write_json("sizes", {"variant": cfg.variant, "cutoff": cfg.cutoff, "split": parts.how,
                              "bad_trees": [str(bad) for bad in treebank.bad_trees]})
     out.write_metrics(metrics)
-
-
-def grammar_sizes(grammar: PCFG, trees: Sequence[Tree]) -> dict[str, tuple[float, str]]:
-    """Name -> (value, unit) of what a reader wants to know of a learned grammar."""
-    most_frequent = np.argsort(-frequencies(grammar)[:grammar.n_interminals], kind="stable")[:TOP]
-    children = np.unique(grammar.binary[np.isin(grammar.binary[:, 0], most_frequent), 1:])
-    return {
-        "interminals": (grammar.n_interminals, "count"),
-        "preterminals": (grammar.n_preterminals, "count"),
-        "nonterminals": (grammar.n_nonterminals, "count"),
-        "binary_rules": (len(grammar.binary), "count"),
-        "lexical_rules": (len(grammar.lexical), "count"),
-        "child_pairs": (len(np.unique(grammar.binary[:, 1:], axis=0)), "count"),
-        "words": (grammar.n_words, "count"),
-        "root_labels": (int((grammar.root > 0).sum()), "count"),
-        f"preterminals_of_top{TOP}": (int((children >= grammar.n_interminals).sum()), "count"),
-        "expected_length": (expected_length(grammar), "words"),
-        "mean_training_length": (float(np.mean([len(tree.words()) for tree in trees])), "words"),
-        "spectral_radius": (spectral_radius(grammar), "ratio"),
-    }
 
 
 def frequency_metrics(grammar: PCFG, variant: str, seed: int) -> list[Metric]:

@@ -8,7 +8,7 @@ from pcfg_artifact.errors import GrammarError
 from pcfg_artifact.grammar import PCFG, sample_trees
 from pcfg_artifact.grammar.expectation import expected_counts
 from pcfg_artifact.grammar.sampling import Sampler, shortest_yield
-from pcfg_artifact.stages.sample import write_shard
+from pcfg_artifact.workers.shards import write_shard
 
 LEAST_EXPECTED = 10  # cells of a chi-square test with fewer are merged into one
 ALPHA = 1e-4  # the seed is fixed, so this fails once in 10,000 changes of the sampler's stream
