@@ -92,7 +92,7 @@ def test_zero_sentences_are_an_empty_sample(tiny_grammar):
 
 
 def test_number_of_workers_does_not_change_a_byte(tiny_grammar, tmp_path, monkeypatch):
-    monkeypatch.setattr("pcfg_artifact.stages.sample.BLOCK", 700)
+    monkeypatch.setattr("pcfg_artifact.workers.shards.BLOCK", 700)
     written = {}
     for n_workers in (1, 2, 4):
         folder = tmp_path / str(n_workers)
