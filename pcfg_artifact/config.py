@@ -140,6 +140,7 @@ class ProbeConfig:
     n_train: int  # sentences that a probe is fitted on, sampled and treebank alike
     n_test: int
     max_length: int  # words; longer sentences are passed over
+    probes: tuple[str, ...]  # names in the registry probing/probes.py
     adjacent: Literal["none", "base", "all"]  # models probed with the input ADJ as well
     nary: Literal["none", "base", "all"]  # models probed with n-ary labels as well
     widths: tuple[int, ...]  # of the spans whose marginals are probed

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from pcfg_artifact import storage
+from pcfg_artifact import cells, storage
 from pcfg_artifact.artifacts import Metric, Ragged, StageDir
 from pcfg_artifact.config import PretrainConfig
 from pcfg_artifact.errors import StageError
@@ -103,12 +103,12 @@ def train_models(cfg: PretrainConfig, out: StageDir, machine: Machine) -> None:
 def curve_metrics(name: str, result: dict, cfg: PretrainConfig) -> list[Metric]:
     """Perplexities of Table 3, and the curve: training over the steps since the last point, validation where taken."""
     n = result["n_validation"]
-    metrics = [Metric("table3", name, f"{split}_perplexity", cfg.seed, math.exp(result[f"{split}_loss"]), n,
+    metrics = [Metric(*cells.perplexity(name, split), cfg.seed, math.exp(result[f"{split}_loss"]), n,
                       "perplexity") for split in ("training", "validation")]
     ends = np.unique(np.linspace(0, len(result["losses"]), N_CURVE_POINTS + 1).astype(int))
     for begin, end in pairwise(ends):
         loss = float(np.mean(result["losses"][begin:end]))
-        metrics.append(Metric("loss_curve", name, f"step {end} training", cfg.seed, loss,
+        metrics.append(Metric(*cells.loss_curve(name, int(end), "training"), cfg.seed, loss,
                               int(end - begin) * cfg.batch_size, "nats"))
-    return metrics + [Metric("loss_curve", name, f"step {step} validation", cfg.seed, loss, min(n, cfg.n_curve),
+    return metrics + [Metric(*cells.loss_curve(name, step, "validation"), cfg.seed, loss, min(n, cfg.n_curve),
                              "nats") for step, loss in result["validation"]]

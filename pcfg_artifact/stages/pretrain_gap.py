@@ -11,6 +11,7 @@ import torch
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 from transformers.utils import logging
 
+from pcfg_artifact import cells
 from pcfg_artifact.approximation.scores import unigram_probabilities
 from pcfg_artifact.artifacts import Metric, StageDir
 from pcfg_artifact.config import PretrainConfig
@@ -48,10 +49,10 @@ def against_optimum(cfg: PretrainConfig, grammar: PCFG, inputs: Inputs, out: Sta
             gaps = {s: Gap.between(said, exact[s], targets[s])
                     for s, said in predictions(model, masked, cfg.batch_tokens)}
             gap = Gap.join([gaps[s] for s in range(len(masked))])
-            metrics += gap_metrics(gap, unigram, f"{name} {masks}", cfg.seed)
+            metrics += gap_metrics(gap, unigram, name, masks, cfg.seed)
             if masks == next(iter(NAMED_MASKS)):
-                metrics += [Metric("optimum_gap", f"{name} {group}", column, cfg.seed, float(values[chosen].mean()),
-                                   int(chosen.sum()), "nats")
+                metrics += [Metric(*cells.optimum_gap(name, group, column), cfg.seed,
+                                   float(values[chosen].mean()), int(chosen.sum()), "nats")
                             for group, chosen in optimum.groups(gap, known) if chosen.any()
                             for column, values in (("kl", gap.divergence), ("excess", gap.model - gap.exact))]
                 out.write_array(f"gap/{name}", np.stack([gap.model, gap.exact, gap.divergence, gap.entropy], axis=1))
@@ -72,10 +73,11 @@ def exact_rows(grammar: PCFG, masked: Sequence[optimum.MaskedSentence], masks: s
     return np.split(out.array(name, memory_map=True), ends[:-1])
 
 
-def gap_metrics(gap: Gap, unigram: float, row: str, seed: int) -> list[Metric]:
+def gap_metrics(gap: Gap, unigram: float, model: str, masks: str, seed: int) -> list[Metric]:
     n, (excess, error) = len(gap.model), gap.excess()
     perplexities = {"model": gap.model.mean(), "exact": gap.exact.mean(), "unigram": unigram}
     nats = {"kl": gap.divergence.mean(), "excess": excess, "excess_standard_error": error}
-    return [*(Metric("against_optimum", row, column, seed, math.exp(value), n, "perplexity")
+    return [*(Metric(*cells.against_optimum(model, masks, column), seed, math.exp(value), n, "perplexity")
               for column, value in perplexities.items()),
-            *(Metric("against_optimum", row, column, seed, float(value), n, "nats") for column, value in nats.items())]
+            *(Metric(*cells.against_optimum(model, masks, column), seed, float(value), n, "nats")
+              for column, value in nats.items())]

@@ -19,16 +19,17 @@ LEVELS = [
     {"stages"},
     {"workers"},
     {"records"},
+    {"corpora", "example_sentence"},
     {"inputs"},
     {"verification", "probing", "mlm", "constructions"},
     {"approximation"},
     {"parsing"},
     {"grammar"},
     {"treebank"},
-    {"config"},
+    {"config", "encoders"},
     {"artifacts"},
     {"storage"},
-    {"errors", "seeding", "machine", "progress"},
+    {"errors", "seeding", "machine", "progress", "cells", "owners"},
 ]
 LEVEL = {name: depth for depth, names in enumerate(LEVELS) for name in names}
 LIBRARIES = {"verification", "probing", "mlm", "constructions", "approximation", "parsing", "grammar", "treebank"}

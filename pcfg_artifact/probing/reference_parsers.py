@@ -1,4 +1,4 @@
-"""Parsers to hold the probes against, on the probes' own test sentences."""
+"""Parsers to compare the probes with, on the probes' own test sentences."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from pcfg_artifact.parsing.baselines import balanced, left_branching, random_bra
 from pcfg_artifact.probing.corpus import Corpus
 from pcfg_artifact.probing.tasks import Scores, score_spans
 
+EXACT_PARSER = "IO"
 
-def score_baselines(corpora: Mapping[str, Corpus], rng: np.random.Generator) -> dict[str, dict[str, Scores]]:
-    """Name of the baseline -> corpus -> scores; IO is the exact parser."""
+
+def score_parsers(corpora: Mapping[str, Corpus], rng: np.random.Generator) -> dict[str, dict[str, Scores]]:
+    """Name of the parser -> corpus -> scores; IO is the exact one."""
     trivial = {"right": right_branching, "left": left_branching, "balanced": balanced,
                "random": lambda length: random_branching(length, rng)}
-    exact = {"IO": {name: score_spans(corpus, corpus.parses) for name, corpus in corpora.items()}}
+    exact = {EXACT_PARSER: {name: score_spans(corpus, corpus.parses) for name, corpus in corpora.items()}}
     return exact | {parser: {name: score_spans(corpus, [parse(int(length)) for length in corpus.lengths])
                              for name, corpus in corpora.items()}
                     for parser, parse in trivial.items()}
