@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pcfg_artifact import cells
 from pcfg_artifact.grammar.expectation import expected_length, frequencies, spectral_radius
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.treebank.tree import Tree
@@ -26,7 +27,7 @@ def grammar_sizes(grammar: PCFG, trees: Sequence[Tree]) -> dict[str, tuple[float
         "child_pairs": (len(np.unique(grammar.binary[:, 1:], axis=0)), "count"),
         "words": (grammar.n_words, "count"),
         "root_labels": (int((grammar.root > 0).sum()), "count"),
-        f"preterminals_of_top{TOP}": (int((children >= grammar.n_interminals).sum()), "count"),
+        cells.preterminals_of_top(TOP): (int((children >= grammar.n_interminals).sum()), "count"),
         "expected_length": (expected_length(grammar), "words"),
         "mean_training_length": (float(np.mean([len(tree.words()) for tree in trees])), "words"),
         "spectral_radius": (spectral_radius(grammar), "ratio"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from pcfg_artifact import cells
 from pcfg_artifact.artifacts import Metric, StageDir
 from pcfg_artifact.config import GrammarConfig
 from pcfg_artifact.grammar import PCFG, learn_pcfg
@@ -28,10 +29,10 @@ def run(cfg: GrammarConfig, inputs: Inputs, out: StageDir, machine: Machine) -> 
         grammar = learn_pcfg(parts.train, variant, cfg.cutoff, progress)
         grammar.save(out.path(variant))
         sizes = grammar_sizes(grammar, parts.train)
-        metrics += [Metric("grammar", name, variant, cfg.seed, value, len(parts.train), unit)
+        metrics += [Metric(*cells.grammar_size(name, variant), cfg.seed, value, len(parts.train), unit)
                     for name, (value, unit) in sizes.items()]
         metrics += frequency_metrics(grammar, variant, cfg.seed)
-    metrics += [Metric("treebank", name, "trees", cfg.seed, value, treebank.n_raw, "count")
+    metrics += [Metric(*cells.treebank_count(name), cfg.seed, value, treebank.n_raw, "count")
                 for name, value in {"read": treebank.n_raw, "kept": len(parts.train) + len(parts.test),
                                     "train": len(parts.train), "test": len(parts.test), **treebank.cleaning}.items()]
     out.write_json("sizes", {"variant": cfg.variant, "cutoff": cfg.cutoff, "split": parts.how,
@@ -45,6 +46,6 @@ def frequency_metrics(grammar: PCFG, variant: str, seed: int) -> list[Metric]:
     metrics = []
     for kind, part in (("interminal", counts[:n]), ("preterminal", counts[n:])):
         share = np.sort(part)[::-1] / part.sum()
-        metrics += [Metric("figure_frequency", f"{kind} {rank}", variant, seed, value, int(part.sum()), "fraction")
+        metrics += [Metric(*cells.frequency(kind, rank, variant), seed, value, int(part.sum()), "fraction")
                     for rank, value in enumerate(share, start=1)]
     return metrics

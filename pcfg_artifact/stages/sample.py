@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pcfg_artifact import cells
 from pcfg_artifact.artifacts import Metric, StageDir
 from pcfg_artifact.config import SampleConfig
 from pcfg_artifact.grammar.sampling import Sampler
@@ -22,7 +23,7 @@ def run(cfg: SampleConfig, inputs: Inputs, out: StageDir, machine: Machine) -> N
         sampler = Sampler(grammar, derive_seed(cfg.seed, "sample", split), cfg.max_length)
         drawn = write_shard(out.path(split), sampler, 0, n, with_rules=split in WITH_TREES,
                             n_workers=machine.n_workers)
-        metrics += [Metric("sample", split, "mean_length", cfg.seed, drawn.n_tokens / n, n, "words"),
-                    Metric("sample", split, "longest", cfg.seed, drawn.longest, n, "words"),
-                    Metric("sample", split, "rejected", cfg.seed, drawn.n_rejected, n, "count")]
+        metrics += [Metric(*cells.sampled(split, "mean_length"), cfg.seed, drawn.n_tokens / n, n, "words"),
+                    Metric(*cells.sampled(split, "longest"), cfg.seed, drawn.longest, n, "words"),
+                    Metric(*cells.sampled(split, "rejected"), cfg.seed, drawn.n_rejected, n, "count")]
     out.write_metrics(metrics)

@@ -20,7 +20,7 @@ import pandas as pd
 
 from pcfg_artifact import results, storage
 from pcfg_artifact.errors import UsageError
-from pcfg_artifact.verification.cells import format_number
+from pcfg_artifact.verification.measured import format_number
 
 EXAMPLE = "run_all.sh compare runs/smoke runs/other --out differences.csv"
 SHARES = {"percent": 100.0, "fraction": 1.0, "bool": 1.0, "relative_error": 1.0}  # unit -> what its share is of

@@ -20,6 +20,7 @@ LEVELS = [
     {"stages"},
     {"workers"},
     {"records"},
+    {"corpora", "example_sentence"},
     {"inputs"},
     {"verification", "probing", "mlm", "constructions"},
     {"approximation"},
@@ -27,10 +28,10 @@ LEVELS = [
     {"grammar"},
     {"treebank"},
     {"freshness"},
-    {"config"},
+    {"config", "encoders"},
     {"artifacts"},
     {"storage"},
-    {"errors", "seeding", "machine", "progress", "ragged", "lazy", "ordered"},
+    {"errors", "seeding", "machine", "progress", "ragged", "lazy", "ordered", "cells", "owners"},
 ]
 LEVEL = {name: depth for depth, names in enumerate(LEVELS) for name in names}
 LIBRARIES = {"verification", "probing", "mlm", "constructions", "approximation", "parsing", "grammar", "treebank"}

@@ -7,6 +7,7 @@ import pytest
 
 from pcfg_artifact import artifacts, cli, config, pipeline
 from pcfg_artifact.artifacts import StageDir
+from pcfg_artifact.corpora import read_corpora
 from pcfg_artifact.grammar import PCFG, sample_trees
 from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.machine import Machine
@@ -14,12 +15,11 @@ from pcfg_artifact.mlm.model import Shape, build_config, build_model
 from pcfg_artifact.mlm.tokenizer import build_tokenizer
 from pcfg_artifact.parsing import inside_outside, labelled_recall
 from pcfg_artifact.parsing.charts import cell_bounds
-from pcfg_artifact.probing.tasks import PROBES
 from pcfg_artifact.ragged import Ragged
 from pcfg_artifact.stages import attention, control, probe
-from pcfg_artifact.stages.probed import read_corpora
 
 MODELS = ("A2L1", "A2L2")
+PROBES = ("linear", "2-layer")
 SETTINGS = ("PCFG", "PTB", "OOD")
 WIDTHS = ("l=2", "l=3")
 SMALL = ["sample.n_pretraining=10", "sample.n_validation=10", "sample.n_probe_train=120", "sample.n_probe_test=60",
