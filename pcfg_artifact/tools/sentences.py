@@ -23,7 +23,8 @@ def read_sentences(name: str) -> Iterator[list[str]]:
         with (sys.stdin if name == "-" else Path(name).open(encoding="utf-8-sig")) as file:
             for n, line in enumerate(file, start=1):
                 if "\0" in line:
-                    raise UsageError(f"line {n:,} of {name} holds a NUL character; give a text file, one sentence a line")
+                    raise UsageError(f"line {n:,} of {name} holds a NUL character; give a text file, one sentence "
+                                     f"a line")
                 yield line.split()
     except (OSError, ValueError) as error:  # ValueError: not UTF-8, or a path with a NUL in it
         raise UsageError(f"cannot read sentences from {name} ({error}); "
