@@ -11,7 +11,8 @@ from pathlib import Path
 
 from pcfg_artifact.errors import ArtifactError, UsageError
 
-# Each is a module of pcfg_artifact.tools with add_arguments(parser), run(args) -> exit code, and an EXAMPLE.
+# Each is a module of pcfg_artifact.tools with add_arguments(parser), run(args) -> exit code, and an EXAMPLE; the module
+# has the tool's name, or where a stage has that name the one in MODULE_OF.
 TOOLS = {
     "learn": "learn a grammar from a treebank",
     "sample": "draw sentences or trees from a grammar",
@@ -26,6 +27,7 @@ TOOLS = {
     "record": "run a profile with one more seed and record what it gives",
     "doctor": "check this machine, and say how to mend what is missing",
 }
+MODULE_OF = {"construct": "construct_transformer", "probe": "probe_encoder", "sample": "draw"}
 OUT_VARIABLE = "PCFG_ARTIFACT_OUT"  # where the image writes; elsewhere `runs`
 
 
@@ -57,7 +59,7 @@ def _run_tool(name: str, arguments: Sequence[str]) -> int:
     if name not in TOOLS:
         raise UsageError(f"unknown tool {name!r}; the tools are {', '.join(TOOLS)}, `run_all.sh test` runs the test "
                          f"suite, and without a tool name the pipeline runs (see --help)")
-    module = importlib.import_module(f"pcfg_artifact.tools.{name}")
+    module = importlib.import_module(f"pcfg_artifact.tools.{MODULE_OF.get(name, name)}")
     parser = _Parser(prog=f"run_all.sh {name}", description=module.__doc__, epilog=f"example: {module.EXAMPLE}",
                      formatter_class=argparse.RawDescriptionHelpFormatter)
     module.add_arguments(parser)

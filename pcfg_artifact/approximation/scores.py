@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pcfg_artifact import cells
-from pcfg_artifact.approximation.model import Approximation
+from pcfg_artifact.approximation.algorithm import Approximation
 from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.grammar.expectation import frequencies
 from pcfg_artifact.parsing import best_binary_tree, perplexity, span_f1

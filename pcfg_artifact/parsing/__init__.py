@@ -6,7 +6,6 @@ from pcfg_artifact.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from pcfg_artifact.parsing.baselines import BASELINES
-    from pcfg_artifact.parsing.cells import cell_bounds
     from pcfg_artifact.parsing.charts import Chart, SpanChart
     from pcfg_artifact.parsing.decoding import (
         Parse,
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     )
     from pcfg_artifact.parsing.engine import LazyLeaves, each_chart, inside_outside, leaf_charts, log_probabilities
     from pcfg_artifact.parsing.labelling import labelled_tree
-    from pcfg_artifact.parsing.latent import LatentChart, latent_inside_outside, latent_parses
+    from pcfg_artifact.parsing.latent_engine import LatentChart, latent_inside_outside, latent_parses
     from pcfg_artifact.parsing.leaves import Sentence, emissions, sentence_leaves, word_ids
     from pcfg_artifact.parsing.masking import (
         masked_log_probs,
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from pcfg_artifact.parsing.options import EngineOptions
     from pcfg_artifact.parsing.registry import ENGINES, BestTree, Engine
     from pcfg_artifact.parsing.scoring import CONVENTIONS, SpanF1, gold_spans, span_f1
+    from pcfg_artifact.parsing.triangle import cell_bounds
 
 # Public name -> the module it comes from; a test compares this table with the imports above.
 MODULE_OF = {
@@ -45,7 +45,7 @@ MODULE_OF = {
     "Chart": "charts",
     "Engine": "registry",
     "EngineOptions": "options",
-    "LatentChart": "latent",
+    "LatentChart": "latent_engine",
     "LazyLeaves": "engine",
     "Masking": "masks",
     "Parse": "decoding",
@@ -53,15 +53,15 @@ MODULE_OF = {
     "SpanChart": "charts",
     "SpanF1": "scoring",
     "best_binary_tree": "decoding",
-    "cell_bounds": "cells",
+    "cell_bounds": "triangle",
     "each_chart": "engine",
     "emissions": "leaves",
     "gold_spans": "scoring",
     "inside_outside": "engine",
     "labelled_recall": "decoding",
     "labelled_tree": "labelling",
-    "latent_inside_outside": "latent",
-    "latent_parses": "latent",
+    "latent_inside_outside": "latent_engine",
+    "latent_parses": "latent_engine",
     "leaf_charts": "engine",
     "log_probabilities": "engine",
     "masked_log_probs": "masking",
