@@ -68,11 +68,11 @@ def sampled_sentences(inputs: Inputs, grammar: PCFG, cfg: ConstructConfig) -> li
     """The first sampled sentences of every length in question; all of them have probability."""
     drawn, found = inputs.sentences("validation"), []
     for length in cfg.lengths:
-        numbers = np.flatnonzero(drawn.lengths == length)[:cfg.n_per_length]
-        if not len(numbers):
+        chosen = np.flatnonzero(drawn.lengths == length)[:cfg.n_per_length]
+        if not len(chosen):
             raise StageError(f"no sampled sentence has {length} words; choose other construct.lengths, "
                              f"or draw more with sample.n_validation")
-        found += [[grammar.words[w] for w in drawn.row(s)] for s in numbers]
+        found += [[grammar.words[w] for w in drawn.row(s)] for s in chosen]
     return found
 
 
