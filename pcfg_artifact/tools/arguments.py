@@ -25,6 +25,10 @@ def load_treebank(args: argparse.Namespace) -> Treebank:
     treebank = read_treebank(args.treebank, skip_bad_trees=args.skip_bad_trees, progress=progress)
     for bad in treebank.bad_trees:
         print(f"left out: {bad}", file=sys.stderr)
+    if treebank.bad_trees:
+        print(f"{len(treebank.bad_trees):,} places left out, {treebank.n_raw:,} trees read", file=sys.stderr)
+    for renamed in treebank.renamed:
+        print(f"renamed: {renamed}", file=sys.stderr)
     return treebank
 
 
