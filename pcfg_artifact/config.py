@@ -266,8 +266,9 @@ def _apply(values: dict[str, Any], setting: str) -> None:
         raise ConfigError(f"--set {setting!r} is not of the form key=value, e.g. --set sample.n_validation=100")
     try:
         value = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"--set {setting!r}: the value is not valid YAML ({error})") from error
+    # YAML alone is not enough: a date that does not exist, a tag that does not fit, brackets nested thousands deep.
+    except (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise ConfigError(f"--set {setting[:60]!r}: the value is not valid YAML ({error})") from error
     *path, last = key.split(".")
     section: Any = values
     for part in path:

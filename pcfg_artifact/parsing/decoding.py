@@ -9,10 +9,12 @@ from typing import TypeVar
 import numpy as np
 from numba import njit
 
+from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.parsing import logspace
-from pcfg_artifact.parsing.charts import Chart
+from pcfg_artifact.parsing.charts import Chart, n_cells
 from pcfg_artifact.parsing.compiled import compiled
+from pcfg_artifact.parsing.cpu import available_memory
 from pcfg_artifact.parsing.engine import each_chart
 from pcfg_artifact.parsing.leaves import Sentence, sentence_leaves
 from pcfg_artifact.parsing.reference import log_of
@@ -75,6 +77,7 @@ def viterbi(grammar: PCFG, sentence: Sentence) -> tuple[float, Tree | None]:
     if length == 0:
         return -np.inf, None
     tables = compiled(grammar)
+    _check_memory(length, grammar.n_interminals)
     log_leaves = log_of(sentence_leaves(grammar, words))
     best = logspace.inside(tables, log_leaves, True)
     top = best[logspace.cell_of.py_func(0, length)] if length > 1 else log_leaves[0]
@@ -83,6 +86,17 @@ def viterbi(grammar: PCFG, sentence: Sentence) -> tuple[float, Tree | None]:
         return -np.inf, None
     nodes = logspace.best_nodes(tables, log_leaves, best, int(root.argmax()))
     return float(root.max()), _tree_of_nodes(grammar, nodes, words)
+
+
+def _check_memory(length: int, n_interminals: int) -> None:
+    """Refuse a sentence whose dense chart may not fit, instead of being killed half-way."""
+    per_cell = 8 * n_interminals
+    needed, available = per_cell * n_cells(length), available_memory()
+    if needed > available:
+        fits = int((2 * available / max(per_cell, 1)) ** 0.5)
+        raise UsageError(f"the most probable tree of a sentence of {length:,} words needs {needed / 1e9:.1f} GB with "
+                         f"this grammar ({n_interminals:,} in-terminals), {available / 1e9:.1f} GB are free; leave out "
+                         f"sentences of more than about {fits:,} words, or use Labelled Recall (--decode recall)")
 
 
 def _tree_of_nodes(grammar: PCFG, nodes: np.ndarray, words: np.ndarray) -> Tree:

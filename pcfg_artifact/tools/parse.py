@@ -33,6 +33,8 @@ from pcfg_artifact.tools.arguments import (
     add_treebank_arguments,
     load_grammar,
     load_treebank,
+    refuse_counts,
+    refuse_unwritable,
 )
 from pcfg_artifact.treebank.binarise import unbinarise
 from pcfg_artifact.treebank.splits import split
@@ -66,11 +68,13 @@ def run(args: argparse.Namespace) -> int:
     if args.treebank is not None and (args.decode != "recall" or args.file != "-"):
         raise UsageError("--treebank scores trees of most correct spans expected; leave out FILE and --decode, which "
                          "are for parsing sentences (the latent-variable PCFG is scored where the grammar has one)")
+    refuse_counts(("--max-length", args.max_length, 1), ("--limit", args.limit, 1))
     grammar, attempts = load_grammar(args.grammar), Counter()
     needs_latent = args.decode == "latent" or (args.treebank is not None and LatentPCFG.is_in(args.grammar))
     latent = LatentPCFG.load(args.grammar, grammar) if needs_latent else None
     if args.treebank is not None:
         return _score(grammar, latent, args)
+    refuse_unwritable(grammar.nonterminals, args.grammar, "symbol")
     for block in _blocks(_lines(args.file)):
         for tree, n_attempts in _trees(grammar, latent, block, args):
             attempts[n_attempts] += 1
@@ -83,11 +87,16 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _lines(name: str) -> Iterator[list[str]]:
+    if name == "-" and sys.stdin is None:
+        raise UsageError("standard input is closed; give a text file, one sentence a line")
     try:
-        with (sys.stdin if name == "-" else Path(name).open(encoding="utf-8")) as file:
-            for line in file:
+        with (sys.stdin if name == "-" else Path(name).open(encoding="utf-8-sig")) as file:
+            for number, line in enumerate(file, start=1):
+                if "\0" in line:
+                    raise UsageError(f"line {number:,} of {name} holds a NUL character; give a text file, one sentence "
+                                     f"a line")
                 yield line.split()
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:  # ValueError: not UTF-8, or a path with a NUL in it
         raise UsageError(f"cannot read sentences from {name} ({error}); "
                          f"give a text file, one sentence a line") from error
 
