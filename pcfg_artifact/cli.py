@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.flush()  # here, where a full disk can still be said
         return code
     except ArtifactError as error:
-        print(f"error: {error}", file=sys.stderr)
+        _say(f"error: {error}")
         return error.exit_code
     except KeyboardInterrupt:
         print("interrupted; the same command continues where this one stopped", file=sys.stderr)
@@ -44,11 +44,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output (head, less) has had enough
         _drop_output()
         return 0
-    except OSError as error:  # the machine refused what nobody foresaw: a full disk, a name that is too long
-        where = f" ({str(error.filename)[:200]})" if error.filename else " (standard output?)"
-        print(f"error: {error.strerror or error}{where}; correct it and run the same command again", file=sys.stderr)
+    except UnicodeEncodeError as error:
+        _say(f"error: standard output is {error.encoding}, which cannot show {error.object[error.start:error.end]!r}; "
+             f"set PYTHONIOENCODING=utf-8")
         _drop_output()
         return 2
+    except OSError as error:  # the machine refused what nobody foresaw: a full disk, a name that is too long
+        where = f" ({str(error.filename)[:200]})" if error.filename else " (standard output?)"
+        _say(f"error: {error.strerror or error}{where}; correct it and run the same command again")
+        _drop_output()
+        return 2
+
+
+def _say(text: str) -> None:
+    """One message on standard error; names of files may hold bytes that are no text."""
+    print(text.encode(errors="backslashreplace").decode(), file=sys.stderr)
 
 
 def _drop_output() -> None:

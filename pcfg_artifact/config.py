@@ -270,6 +270,8 @@ def _apply(values: dict[str, Any], setting: str) -> None:
     except (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ConfigError(f"--set {setting[:60]!r}: the value is not valid YAML ({error})") from error
     *path, last = key.split(".")
+    if key.split(".")[0] == "cost":  # for --dry-run alone, and not checked as the settings of stages are
+        raise ConfigError(f"--set {setting[:60]!r}: 'cost' says what the profile takes; it is measured, not set")
     section: Any = values
     for part in path:
         section = section.setdefault(part, {})
