@@ -15,6 +15,9 @@ from pcfg_artifact.pipeline import progress
 from pcfg_artifact.treebank.reading import Treebank, read_treebank
 
 
+LARGEST = 2**31 - 1  # of a count: what no treebank, corpus or machine has, and every kernel can hold
+
+
 def add_treebank_arguments(parser: argparse.ArgumentParser, what: str = "", **options: Any) -> None:
     """--treebank (`what`: its help) and how to read it; options are those of add_argument."""
     what = what or "embedded, nltk, or a folder, zip or file of bracketed trees"
@@ -38,6 +41,8 @@ def refuse_counts(*counts: tuple[str, int | None, int]) -> None:
     for option, value, least in counts:
         if value is not None and value < least:
             raise UsageError(f"{option} is {value}, expected {least} or more")
+        if value is not None and value > LARGEST:
+            raise UsageError(f"{option} is {shortened(value)}, expected at most {LARGEST:,}")
 
 
 def refuse_unwritable(names: Iterable[str], where: object, what: str) -> None:

@@ -141,9 +141,12 @@ def test_a_grammar_archive_that_is_no_archive_is_refused(tmp_path, capsys, monke
 
 @pytest.mark.parametrize("arguments", [
     ["parse", "--treebank", "embedded", "--limit", "-3"], ["parse", "--max-length", "0"], ["sample", "-n", "-1"],
-    ["sample", "-n", "1", "--max-length", "-2"], ["mask", "[MASK]", "-n", "0"]])
-def test_counts_below_their_least_are_refused(arguments, rules, capsys):
-    assert "or more" in refused(capsys, arguments[0], "--grammar", rules, *arguments[1:])
+    ["sample", "-n", "1", "--max-length", "-2"], ["mask", "[MASK]", "-n", "0"],
+    ["sample", "-n", "1", "--max-length", "9" * 30], ["parse", "--limit", "9" * 500]])
+def test_counts_that_are_too_small_or_too_large_are_refused(arguments, rules, capsys):
+    said = refused(capsys, arguments[0], "--grammar", rules, *arguments[1:])
+    assert "or more" in said or "expected at most 2,147,483,647" in said
+    assert len(said) < 300
 
 
 @pytest.mark.parametrize("option", ["--train", "--test", "--epochs"])

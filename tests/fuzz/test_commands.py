@@ -14,7 +14,7 @@ NUMBERS = ["-1", "0", "1", "2", "7", "-0", "nan", "1e3", "", "x", "0x10", "１",
 SMALL = [number for number in NUMBERS if not number.startswith("99")]
 SETTINGS = ["seed", "grammar.cutoff", "grammar.variant", "sample.max_length", "sample.n_validation", "pretrain.models",
             "construct.lengths", "machine.device", "cost", "cost.grammar", "grammar", "a.b.c.d", "", ".", "verify.seed"]
-VALUES = [*NUMBERS, "2026-13-45", "[" * 5000, "{a: 1}", "[1, 2]", "null", "~", "!!int x", "*a", "&a [*a]", "vm", "cpu",
+VALUES = [*NUMBERS, "2026-13-45", "[" * 2000, "{a: 1}", "[1, 2]", "null", "~", "!!int x", "*a", "&a [*a]", "vm", "cpu",
           "true", "- 1", "'", '"', "a: b: c", "\t", "!!python/object:os.system x", "1:30", "0o17", ".inf"]
 
 
@@ -42,9 +42,10 @@ def world(tmp_path_factory):
 
 def options_of(rng, tool, root, paths):
     """Every option of a tool, with a value to offer."""
-    grammar = rng.choice([str(root / "grammar"), str(root / "rules.txt"), rng.choice(paths)])
-    treebank = rng.choice([str(root / "trees.mrg"), str(root / "bank"), rng.choice(paths)])
-    number, small = rng.choice(NUMBERS), rng.choice(SMALL)
+    # Half of the values make sense, so that not every command ends at its first argument.
+    grammar = rng.choice([str(root / "grammar"), str(root / "rules.txt"), str(root / "odd.txt"), rng.choice(paths)])
+    treebank = rng.choice([str(root / "trees.mrg"), str(root / "bank"), str(root / "bad.mrg"), rng.choice(paths)])
+    number, small = (rng.choice([rng.choice(numbers), str(rng.randint(1, 20))]) for numbers in (NUMBERS, SMALL))
     out = rng.choice([str(root / "out" / str(rng.randrange(5))), rng.choice(paths)])
     table = {
         "learn": [["--treebank", treebank], ["--out", out], ["--split", rng.choice(["all", "train", "x"])],
