@@ -14,7 +14,6 @@ from pcfg_artifact.grammar.rulefile import from_text
 from pcfg_artifact.pipeline import progress
 from pcfg_artifact.treebank.reading import Treebank, read_treebank
 
-
 LARGEST = 2**31 - 1  # of a count: what no treebank, corpus or machine has, and every kernel can hold
 
 
