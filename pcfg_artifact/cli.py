@@ -34,18 +34,41 @@ OUT_VARIABLE = "PCFG_ARTIFACT_OUT"  # where the image writes; elsewhere `runs`
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        if arguments and not arguments[0].startswith("-"):
-            return _run_tool(arguments[0], arguments[1:])
-        return _run_pipeline(arguments)
+        is_tool = bool(arguments) and not arguments[0].startswith("-")
+        code = _run_tool(arguments[0], arguments[1:]) if is_tool else _run_pipeline(arguments)
+        if sys.stdout is not None:
+            sys.stdout.flush()  # here, where a full disk can still be said
+        return code
     except ArtifactError as error:
-        print(f"error: {error}", file=sys.stderr)
+        _say(f"error: {error}")
         return error.exit_code
     except KeyboardInterrupt:
         print("interrupted; the same command continues where this one stopped", file=sys.stderr)
         return 130
     except BrokenPipeError:  # the reader of our output (head, less) has had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 0
+    except UnicodeEncodeError as error:
+        _say(f"error: standard output is {error.encoding}, which cannot show {error.object[error.start:error.end]!r}; "
+             f"set PYTHONIOENCODING=utf-8")
+        _drop_output()
+        return 2
+    except OSError as error:  # the machine refused what nobody foresaw: a full disk, a name that is too long
+        where = f" ({str(error.filename)[:200]})" if error.filename else " (standard output?)"
+        _say(f"error: {error.strerror or error}{where}; correct it and run the same command again")
+        _drop_output()
+        return 2
+
+
+def _say(text: str) -> None:
+    """One message on standard error; names of files may hold bytes that are no text."""
+    print(text.encode(errors="backslashreplace").decode(), file=sys.stderr)
+
+
+def _drop_output() -> None:
+    """What is still in the buffer of standard output goes nowhere, so that closing it cannot fail again."""
+    if sys.stdout is sys.__stdout__ and sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class _Parser(argparse.ArgumentParser):
