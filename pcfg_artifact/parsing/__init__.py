@@ -12,8 +12,10 @@ from pcfg_artifact.parsing.masking import (
     perplexity,
 )
 from pcfg_artifact.parsing.masks import Masking
+from pcfg_artifact.parsing.prefix import NextWords, Prefix, SpanPosteriors, incremental_posteriors, next_words
 from pcfg_artifact.parsing.scoring import CONVENTIONS, SpanF1, span_f1
 
-__all__ = ["CONVENTIONS", "Chart", "Masking", "Parse", "SpanF1", "best_binary_tree", "each_chart", "inside_outside",
-           "labelled_recall", "leaf_charts", "masked_log_probs", "masked_word_distribution", "one_mask_distributions",
+__all__ = ["CONVENTIONS", "Chart", "Masking", "NextWords", "Parse", "Prefix", "SpanF1", "SpanPosteriors",
+           "best_binary_tree", "each_chart", "incremental_posteriors", "inside_outside", "labelled_recall",
+           "leaf_charts", "masked_log_probs", "masked_word_distribution", "next_words", "one_mask_distributions",
            "one_mask_log_probs", "parses", "perplexity", "sentence_leaves", "span_f1", "viterbi"]

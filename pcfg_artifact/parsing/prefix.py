@@ -1,8 +1,8 @@
 """Prefixes: the exact next word, the probability of what was read, and what is already known of the tree.
 
 A prefix is read word by word; one more word costs one more column of the chart.  After t words the grammar gives
-P(w_{t+1} | w_1 .. w_t) over all its words and the end of the sentence, the posterior of every span that lies in the words
-read, and the expected number of constituents that are open: those that hold word t and word t + 1.
+P(w_{t+1} | w_1 .. w_t) over all its words and the end of the sentence, the posterior of every span of the words read,
+and the expected number of constituents that are open: those that hold word t and word t + 1.
 
 Jelinek and Lafferty (1991) sum over left corners once per grammar, as we do.  Read by columns, with the weights of
 what may begin at each position kept (as Stolcke's Earley parser keeps them), everything but the inside values is
@@ -11,6 +11,7 @@ quadratic in the length.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -22,6 +23,7 @@ from pcfg_artifact.parsing import prefix_kernels as kernels
 from pcfg_artifact.parsing.cpu import available_memory
 from pcfg_artifact.parsing.leaves import Sentence, word_ids
 from pcfg_artifact.parsing.prefix_grammar import PrefixGrammar, prefix_grammar
+from pcfg_artifact.parsing.reference import log_of
 
 FIRST_ROOM = 31  # words: one word of a mask holds 32 fenceposts and more
 
@@ -59,6 +61,7 @@ class NextWords:
     next_word (L+1, V+1): row t is P(w_{t+1} | w_1 .. w_t) over the V words of the grammar and, last, the end.
     log_prefix (L+1,): log probability of all sentences that begin with the first t words; log_prefix[0] is the log
     of the total probability of finite trees, 0 for a grammar whose trees all end.
+    log_probs (L+1,): log probability of each word given those before it, and of the end after the last; -inf for 0.
     log_prob: of the whole sentence, as Inside-Outside gives it.  n_open (L+1,): expected number of open constituents.
     impossible_at: the first word (0-based) that cannot follow those before it, None if all can; rows after it are 0.
     """
@@ -66,16 +69,10 @@ class NextWords:
     ids: np.ndarray
     next_word: np.ndarray
     log_prefix: np.ndarray
+    log_probs: np.ndarray
     n_open: np.ndarray
     log_prob: float
     impossible_at: int | None
-
-    @property
-    def log_probs(self) -> np.ndarray:
-        """(L+1,) log probability of each word given those before it, and of the end after the last; -inf if it is 0."""
-        with np.errstate(divide="ignore"):
-            return np.log(np.append(np.where(self.ids >= 0, self.next_word[np.arange(len(self.ids)), self.ids], 0.0),
-                                    self.next_word[-1, -1]))
 
     @property
     def entropy(self) -> np.ndarray:
@@ -96,6 +93,9 @@ class Prefix:
     def __init__(self, grammar: PCFG, longest: int = FIRST_ROOM) -> None:
         self.grammar: PrefixGrammar = prefix_grammar(grammar)
         self.ids: list[int] = []
+        self.next_word: np.ndarray
+        self.log_prob: float
+        self.n_open: float
         self.impossible_at: int | None = None
         # In log space from the start where a rule is so rare that products with it are not safe.
         self._begin(longest, True if self.grammar.smallest_prob < kernels.SMALLEST_RULE else None)
@@ -113,7 +113,7 @@ class Prefix:
         w = int(self.grammar.pcfg.encode([""] * self.length + [word])[-1]) if isinstance(word, str) else int(word)
         if w >= self.grammar.pcfg.n_words:
             raise UsageError(f"word id {w} is outside this grammar's {self.grammar.pcfg.n_words} words")
-        if self.is_possible and not (w >= 0 and self.next_word[w] > 0):
+        if self.is_possible and not (w >= 0 and self.log_next(w) > -np.inf):
             self.impossible_at = self.length
         self.ids.append(w)
         if not self.is_possible:
@@ -121,6 +121,12 @@ class Prefix:
         elif not self._read(w):
             self._begin_again_in_log_space()
         return self
+
+    def log_next(self, w: int) -> float:
+        """Log probability that word w comes next (-1: that nothing does); right even where next_word rounds to 0."""
+        if not self.is_possible:
+            return -np.inf
+        return float(self._row[w] if self._log else log_of(self._row[w]))
 
     def ending_spans(self) -> np.ndarray:
         """(t,) probability that (i, t) is a span of the tree, given the t words read: known without looking back."""
@@ -138,7 +144,7 @@ class Prefix:
     def posteriors(self, t: int | None = None, has_ended: bool = False) -> SpanPosteriors:
         """Posterior of every node inside words 1 .. t, given these (default: all words read), and the end if has_ended.
 
-        Costs one pass over the chart, cubic in t.  Zeros where the words, or the words and the end, have no probability.
+        Costs one pass over the chart, cubic in t.  Zeros where the words (and the end) have no probability.
         """
         t = self.length if t is None else t
         if not 0 <= t <= self.length:
@@ -187,7 +193,7 @@ class Prefix:
         if status == kernels.OUT_OF_RANGE:
             return False
         self._row = row
-        self.log_prob += prob if self._log else float(np.log(prob))
+        self.log_prob += prob if self._log else math.log(prob)
         self.next_word, self.n_open = (row, n_open) if self._log is None else (np.exp(row), float(np.exp(n_open)))
         return True
 
@@ -245,16 +251,17 @@ def next_words(grammar: PCFG, sentence: Sentence) -> NextWords:
     """The next-word distribution after every prefix of a sentence (words, or word ids), in one pass from the left."""
     ids = word_ids(grammar, sentence)
     prefix = Prefix(grammar, longest=max(len(ids), 1))
-    rows, log_prefix, n_open = [prefix.next_word], [prefix.log_prob], [prefix.n_open]
+    rows, log_prefix, log_probs, n_open = [prefix.next_word], [prefix.log_prob], [], [prefix.n_open]
     for w in ids:
+        log_probs.append(prefix.log_next(w) if w >= 0 else -np.inf)
         prefix.extend(int(w))
         rows.append(prefix.next_word)
         log_prefix.append(prefix.log_prob)
         n_open.append(prefix.n_open)
-    with np.errstate(divide="ignore"):
-        log_prob = float(prefix.log_prob + np.log(prefix.next_word[-1])) if len(ids) else -np.inf
-    return NextWords(ids=ids, next_word=np.array(rows), log_prefix=np.array(log_prefix), n_open=np.array(n_open),
-                     log_prob=log_prob, impossible_at=prefix.impossible_at)
+    log_probs.append(prefix.log_next(-1))
+    return NextWords(
+        ids=ids, next_word=np.array(rows), log_prefix=np.array(log_prefix), log_probs=np.array(log_probs),
+        n_open=np.array(n_open), log_prob=log_prefix[-1] + log_probs[-1], impossible_at=prefix.impossible_at)
 
 
 def incremental_posteriors(grammar: PCFG, sentence: Sentence) -> Iterator[SpanPosteriors]:

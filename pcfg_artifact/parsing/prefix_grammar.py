@@ -1,7 +1,7 @@
 """A grammar made ready for reading from left to right: finite trees only, and the left-corner closure.
 
-Left corners.  P_L(A, B) = sum over C of P(A -> B C).  R = (1 - P_L)^-1 sums over all chains of left children: R(A, B) is
-the expected number of B that begin where an A begins.  It exists if the spectral radius of P_L is below 1.
+Left corners.  P_L(A, B) = sum over C of P(A -> B C).  R = (1 - P_L)^-1 sums over all chains of left children: R(A, B)
+is the expected number of B that begin where an A begins.  It exists if the spectral radius of P_L is below 1.
 Sparse factors of 1 - P_L stand for R: no row of R is ever needed whole, and R itself is dense.
 
 Finite trees.  A prefix has the probability of all sentences that begin with it, and a sentence is finite.  Where trees

@@ -8,7 +8,8 @@ of children (B, C).  Every value is divided by the probability of the words that
 
 so forward[i, A] * alpha(A, i, j) is the probability of a node A over (i, j), given words 1 .. j: nothing fades with the
 length of the sentence.  Right children that begin at i after a left child (B, h, i) have the weight
-  D(C, i) = sum over h, B of alpha(B, h, i) pair_weight[h, q],  pair_weight[h, q] = sum over A of forward[h, A] P(A -> q)
+  D(C, i) = sum over h, B of alpha(B, h, i) pair_weight[h, q]
+where pair_weight[h, q] = sum over A of forward[h, A] P(A -> q),
 and forward[i] = D(., i) R.  pair_open is pair_weight times the number of nodes from the root down to A.
 
 Each kernel is compiled twice: `log` is None in linear space, True where values are logarithms.  Linear space refuses
@@ -286,18 +287,29 @@ def bits_between(low, high, word):
 
 
 @njit(nogil=True)
+def lowest(word, bits):
+    """Number of the lowest bit that is set in a word of a mask."""
+    return uint64(WORD * word) + uint64(trailing_zeros(bits))
+
+
+@njit(nogil=True)
+def without_lowest(bits):
+    return bits & (bits - uint64(1))
+
+
+@njit(nogil=True)
 def find_live_pairs(grammar, state, i, word, splits):
     """Pairs with a possible split of (i, j) in this word of the masks; no branch depends on what is possible."""
     n_live = 0
     for pair_word in range(len(state.right_pairs)):
         pairs = state.left_pairs[i, pair_word] & state.right_pairs[pair_word]
         while pairs != 0:
-            q = uint64(WORD * pair_word) + uint64(trailing_zeros(pairs))
+            q = lowest(pair_word, pairs)
             common = state.mask[i, grammar.left[q], word] & state.right_mask[grammar.right[q], word] & splits
             state.live_pair[n_live] = q
             state.live_mask[n_live] = common
             n_live += common != 0
-            pairs &= pairs - uint64(1)
+            pairs = without_lowest(pairs)
     return n_live
 
 
@@ -375,9 +387,9 @@ def read_word(grammar: Tables, state: State, j: int, word: int, prob: float, nex
                 row, c = state.row_of[i, grammar.left[q]], grammar.right[q]
                 product = zero(log)
                 while splits != 0:
-                    k = uint64(WORD * mask_word) + uint64(trailing_zeros(splits))
+                    k = lowest(mask_word, splits)
                     product = plus(product, times(state.alpha[row, k], state.right[c, k], log), log)
-                    splits &= splits - uint64(1)
+                    splits = without_lowest(splits)
                 is_refused |= leaves_range(product, log)
                 for rule in range(grammar.first[q], grammar.first[q + 1]):
                     a = grammar.parent[rule]
@@ -497,10 +509,10 @@ def posteriors(grammar: Tables, state: State, t: int, has_ended: bool, log: bool
                             continue
                         row, c = state.row_of[i, grammar.left[q]], grammar.right[q]
                         while splits != 0:
-                            k = uint64(WORD * mask_word) + uint64(trailing_zeros(splits))
+                            k = lowest(mask_word, splits)
                             beta[row, k] = plus(beta[row, k], times(given, state.right[c, k], log), log)
                             right_beta[c, k] = plus(right_beta[c, k], times(given, state.alpha[row, k], log), log)
-                            splits &= splits - uint64(1)
+                            splits = without_lowest(splits)
             for entry in range(state.offsets[cell], state.offsets[cell + 1]):
                 parent[state.symbols[entry]] = zero(log)
         clear_column(state)
