@@ -18,6 +18,8 @@ TOOLS = {
     "sample": "draw sentences or trees from a grammar",
     "parse": "parse sentences, or score a grammar on a treebank",
     "mask": "rank the words that fit a masked position",
+    "next": "rank what can come next after the first words of a sentence",
+    "surprisal": "surprisal of every word under a grammar, and under a causal model",
     "bench": "measure speed and memory, ours against others",
     "construct": "build the transformer of a theorem from a grammar and run it on a sentence",
     "probe": "layer-wise F1 of any encoder folder on any treebank",
