@@ -19,8 +19,8 @@ import numpy as np
 
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
+from pcfg_artifact.machine import available_memory
 from pcfg_artifact.parsing import prefix_kernels as kernels
-from pcfg_artifact.parsing.cpu import available_memory
 from pcfg_artifact.parsing.leaves import Sentence, word_ids
 from pcfg_artifact.parsing.prefix_grammar import PrefixGrammar, prefix_grammar
 from pcfg_artifact.parsing.reference import log_of

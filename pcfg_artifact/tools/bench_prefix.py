@@ -22,8 +22,8 @@ import numpy as np
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar import PCFG, learn_pcfg
 from pcfg_artifact.grammar.sampling import Sampler
+from pcfg_artifact.machine import single_thread
 from pcfg_artifact.parsing import Prefix, incremental_posteriors, inside_outside, next_words
-from pcfg_artifact.threads import single_thread
 from pcfg_artifact.tools.bench_parsing import LONGEST, N_SENTENCES, ROUNDS, SHORTEST, consume, ratio, row
 from pcfg_artifact.treebank.reading import Treebank
 from pcfg_artifact.treebank.splits import split
