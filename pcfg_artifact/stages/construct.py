@@ -136,9 +136,9 @@ def approximate_metrics(variant: str, grammar: PCFG, train: list[list[str]], sam
         longest = sorted(words, key=len)[-cfg.n_dense:]
         for charts, sentence in zip(dense.read_charts(dense(longest)), longest, strict=True):
             agreement.add(*approximate_errors(dense, sentence, charts))
-        for chart in CHARTS:
-            yield Metric(*cells.agreement(cells.constructed_model("low_rank dense", variant), chart), cfg.seed,
-                         agreement.worst(chart), len(longest), "relative_error")
+        for name in CHARTS:
+            yield Metric(*cells.agreement(cells.constructed_model("low_rank dense", variant), name), cfg.seed,
+                         agreement.worst(name), len(longest), "relative_error")
 
 
 def model_metrics(name: str, model: ConstructedTransformer, claimed: dict[str, int], agreement: Agreement,

@@ -55,7 +55,8 @@ def run(args: argparse.Namespace) -> int:
     grammar = learn_pcfg(trees, args.variant, args.cutoff, progress)
     latent = None
     if args.estimator == "spectral":
-        latent = learn_spectral(trees, grammar, args.variant, *args.states, args.smoothing, progress=progress)
+        latent = learn_spectral(trees, grammar, args.variant, args.states[0], args.states[1], args.smoothing,
+                                progress=progress)
         latent.save(args.out)
     grammar.save(args.out)
     storage.write_text(args.out / "rules.txt", to_text(grammar))

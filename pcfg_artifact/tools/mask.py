@@ -41,8 +41,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"the grammar gives no probability to {args.sentence!r}, whatever the masked words are")
     found = {}
     for row, t in zip(distribution, masked, strict=True):
-        ranked = np.argsort(-row, kind="stable")[:args.n]
-        found[t] = [(grammar.words[w], float(row[w])) for w in ranked if row[w] > 0]
+        likeliest = np.argsort(-row, kind="stable")[:args.n]
+        found[t] = [(grammar.words[w], float(row[w])) for w in likeliest if row[w] > 0]
     if args.json:
         print(json.dumps([{"position": t, "words": dict(ranked)} for t, ranked in found.items()]))
         return 0

@@ -131,7 +131,7 @@ class Generator:
         own = entry.attributes.get("topic")
         weight = entry.weight * (1.0 if own is None else self._source["topical" if own == topic else "off_topic"])
         for attribute, sign, value in wanted:
-            has = entry if attribute == "self" else entry.attributes.get(attribute)
+            has: Any = entry if attribute == "self" else entry.attributes.get(attribute)
             if sign == "!":
                 weight *= has != value
             elif sign == "=":
@@ -219,7 +219,8 @@ def _option(data: Mapping[str, Any]) -> Option:
 def _items(tokens: list[str]) -> tuple[tuple[tuple, ...], list[str]]:
     """Items of a template up to the bracket that closes it, and the tokens from that bracket on."""
     items: list[tuple] = []
-    chance = None
+    chance: float | None = None
+    item: tuple[Any, ...]
     while tokens and tokens[0] != ")":
         token, *tokens = tokens
         if token.endswith("%") and token != "%":

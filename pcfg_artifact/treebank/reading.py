@@ -18,9 +18,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path, PurePosixPath
-from typing import Protocol
 
 from pcfg_artifact.errors import TreebankError
+from pcfg_artifact.progress import ProgressBar
 from pcfg_artifact.treebank import arrow
 from pcfg_artifact.treebank.brackets import BadTree, parse_trees
 from pcfg_artifact.treebank.clashes import Renamed, without_clashes
@@ -32,12 +32,6 @@ EMBEDDED, NLTK = "embedded", "nltk"
 EXPECTED = (f"`{EMBEDDED}`, `{NLTK}`, or the path of a file, a folder or a zip file of bracketed trees, or of a folder "
             f"written by datasets' save_to_disk")
 EXTENSIONS = (".mrg", ".tree", ".trees", ".ptb")  # in folders and zip files; a file named by the user may have any
-
-
-class Progress(Protocol):
-    """What tqdm does: pass an iterable through, and show how far it is."""
-
-    def __call__(self, iterable: Iterable, *, total: int, desc: str) -> Iterable: ...
 
 
 @dataclass(frozen=True)
@@ -66,7 +60,7 @@ class Treebank:
         return sum(len(trees) for trees in self.documents.values())
 
 
-def read_treebank(source: str | Path, *, skip_bad_trees: bool = False, progress: Progress | None = None) -> Treebank:
+def read_treebank(source: str | Path, *, skip_bad_trees: bool = False, progress: ProgressBar | None = None) -> Treebank:
     """Read and clean all trees of `source`: `embedded`, `nltk`, or the path of a file, a folder or a zip file.
 
     In folders (searched to any depth) and zip files, the documents are the files that end in one of EXTENSIONS.
@@ -269,7 +263,7 @@ def _nltk_sample() -> Path:
                         "(`python -m nltk.downloader treebank` puts it there)")
 
 
-def _embedded(progress: Progress | None) -> Treebank:
+def _embedded(progress: ProgressBar | None) -> Treebank:
     trees = generate_treebank(progress=progress)
     digest = hashlib.sha256()
     _digest_document(digest, EMBEDDED, "\n".join(map(str, trees)).encode())
