@@ -10,16 +10,17 @@ import fcntl
 import io
 import math
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from pcfg_artifact import storage
 from pcfg_artifact.errors import CorruptArtifact, StageError, UsageError
+from pcfg_artifact.ragged import Ragged
 
 MANIFEST = "manifest.json"  # written last: its presence means "done"
 STARTED = "started.json"  # the fingerprint a folder was begun with: equal means "continue", other means "wipe"
@@ -27,35 +28,7 @@ LOCK = ".lock"
 METRICS = "metrics.csv"
 
 
-# ---- ragged arrays: flat values and offsets -------------------------------------------------------------------------
-
-
-class Ragged(NamedTuple):
-    """n sequences in one array: sequence s is values[offsets[s]:offsets[s + 1]]."""
-
-    values: np.ndarray
-    offsets: np.ndarray
-
-    @classmethod
-    def from_rows(cls, rows: Sequence[np.ndarray], dtype: Any = None) -> Ragged:
-        offsets = np.zeros(len(rows) + 1, np.int64)
-        np.cumsum([len(row) for row in rows], out=offsets[1:])
-        values = np.concatenate([np.asarray(row) for row in rows]) if rows else np.zeros(0)
-        return cls(values.astype(dtype) if dtype is not None else values, offsets)
-
-    @property
-    def n_rows(self) -> int:
-        return len(self.offsets) - 1
-
-    @property
-    def lengths(self) -> np.ndarray:
-        return np.diff(self.offsets)
-
-    def row(self, s: int) -> np.ndarray:
-        return self.values[self.offsets[s]:self.offsets[s + 1]]
-
-    def rows(self) -> Iterator[np.ndarray]:
-        return (self.row(s) for s in range(self.n_rows))
+# ---- ragged arrays --------------------------------------------------------------------------------------------------
 
 
 class RaggedWriter:
@@ -196,14 +169,6 @@ class Folder:
         return read_metrics(self.path(METRICS)) if self.has(METRICS) else []
 
 
-class Machine(NamedTuple):
-    """What the running stage may use."""
-
-    device: str
-    n_workers: int
-    n_gpus: int | None = None  # None: every visible one
-
-
 class StageDir(Folder):
     """Write access to the folder of the running stage.  Every write is atomic, so a file that exists is complete:
     a stage that is resumed asks `has` and keeps what is there."""
@@ -211,8 +176,6 @@ class StageDir(Folder):
     def __init__(self, root: Path) -> None:
         super().__init__(root)
         self.facts: dict[str, Any] = {}  # throughput, memory and the like: they go into the manifest, not into rows
-        self.machine = Machine("cpu", 1)
-        self.progress: Callable[..., Iterable] = lambda items, **_: items
 
     def write_json(self, name: str, value: Any) -> None:
         storage.write_json(self.path(f"{name}.json"), value)
@@ -242,7 +205,7 @@ class StageDir(Folder):
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a finished stage was made from and what it made.  `fingerprint` covers config and inputs."""
+    """What a finished stage was made from and what it made.  `fingerprint` covers config, inputs and code."""
 
     stage: str
     fingerprint: str
@@ -254,6 +217,7 @@ class Manifest:
     seconds: float = 0.0
     peak_memory_mb: float = 0.0
     facts: dict[str, Any] = field(default_factory=dict)
+    code: dict[str, str] = field(default_factory=dict)  # source file of the package that it reaches -> SHA-256
 
     @property
     def output_hash(self) -> str:

@@ -63,7 +63,7 @@ def _run_tool(name: str, arguments: Sequence[str]) -> int:
 
 
 def _run_pipeline(arguments: Sequence[str]) -> int:
-    from pcfg_artifact import config, pipeline  # here, so that a tool does not pay for it
+    from pcfg_artifact import config, pipeline, planning  # here, so that a tool does not pay for it
 
     tools = "\n".join(f"  {name:<10} {what}" for name, what in TOOLS.items())
     stages = "\n".join(f"  {stage.name:<10} {stage.what}" for stage in pipeline.STAGES)
@@ -91,6 +91,6 @@ def _run_pipeline(arguments: Sequence[str]) -> int:
     if out.exists() and not out.is_dir():
         raise UsageError(f"--out {out} is a file; give a folder")
     if args.dry_run:
-        print(pipeline.describe(profile, out, stages_to_run, force=args.force))
+        print(planning.describe(profile, out, stages_to_run, force=args.force))
         return 0
     return pipeline.run(profile, out, stages_to_run, force=args.force)

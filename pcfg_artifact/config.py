@@ -1,195 +1,211 @@
-"""Profiles: frozen dataclasses, loaded from YAML, merged, validated and hashed; an unknown key is an error.
+"""Profiles: frozen, typed sections, loaded from YAML, merged, validated and hashed; an unknown key is an error.
 
-profiles/paper.yaml sets every field.  The other profiles name it as `based_on` and list only what they change.
+profiles/paper.yaml sets every field.  The other profiles name it as `based_on` and list only what they change.  The
+bounds of a field stand beside it; pydantic checks them.
 """
 
 from __future__ import annotations
 
 import difflib
-import os
-import types
-import typing
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
+from dataclasses import asdict, fields
 from importlib import resources
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
 
 from pcfg_artifact.errors import ConfigError
 
-MAY_BE_ZERO = ("seed", "cutoff", "dropout", "weight_decay", "warmup_steps", "n_dense", "smoothing")
-SHARES = ("dropout", "mask_rate", "smoothing")
+Count = Annotated[int, Field(gt=0, strict=True)]
+CountOrZero = Annotated[int, Field(ge=0, strict=True)]
+Positive = Annotated[float, Field(gt=0, strict=True, allow_inf_nan=False)]
+PositiveOrZero = Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)]
+Share = Annotated[float, Field(gt=0, le=1, strict=True)]
+ShareOrZero = Annotated[float, Field(ge=0, le=1, strict=True)]
+Flag = Annotated[bool, Field(strict=True)]
 
 
-@dataclass(frozen=True)
+def _without_repeats(names: tuple[str, ...]) -> tuple[str, ...]:
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"each name once, not {', '.join(twice)} again")
+    return names
+
+
+Names = Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(_without_repeats)]
+
+CLOSED = ConfigDict(extra="forbid")  # of every section
+
+
+@dataclass(frozen=True, config=CLOSED)
 class MachineConfig:
     """What a run may use.  It never changes a result, so it is no part of a stage's fingerprint."""
 
     device: Literal["auto", "cpu", "cuda"]
-    n_workers: int | None  # None: every core this process may use
-    n_gpus: int | None  # None: every visible one; more than there are is refused before the run
+    n_workers: Count | None  # None: every core this process may use
+    n_gpus: Count | None  # None: every visible one; more than there are is refused before the run
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=CLOSED)
 class GrammarConfig:
     """Stage `grammar`: treebank to PCFG (both variants are learned; `variant` is the one that is sampled from)."""
 
-    seed: int
+    seed: CountOrZero
     variant: Literal["vm", "novm"]
-    cutoff: int  # words seen this often or less become signatures
-    skip_bad_trees: bool
+    cutoff: CountOrZero  # words seen this often or less become signatures
+    skip_bad_trees: Flag
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=CLOSED)
 class SampleConfig:
     """Stage `sample`: sentences per split, drawn from the grammar."""
 
-    seed: int
-    max_length: int | None
-    n_pretraining: int
-    n_validation: int
-    n_probe_train: int
-    n_probe_test: int
+    seed: CountOrZero
+    max_length: Count | None
+    n_pretraining: Count
+    n_validation: Count
+    n_probe_train: Count
+    n_probe_test: Count
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=CLOSED)
 class MarginalsConfig:
     """Stage `marginals`: exact Inside-Outside of what is probed, and the exact optimum of masked words."""
 
-    seed: int
+    seed: CountOrZero
     target: Literal["pcfg", "latent"]  # whose marginals are the probed span scores of treebank sentences
-    max_length: int  # words; longer sentences are left out and counted
-    n_train: int  # treebank training sentences, from the first
-    n_masked: int  # validation sentences whose masked words are predicted exactly
-    mask_max_length: int  # words; the exact optimum costs their cube
+    max_length: Count  # words; longer sentences are left out and counted
+    n_train: Count  # treebank training sentences, from the first
+    n_masked: Count  # validation sentences whose masked words are predicted exactly
+    mask_max_length: Count  # words; the exact optimum costs their cube
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=CLOSED)
 class ApproximateConfig:
     """Stage `approximate`: few non-terminals, low rank, their ablations, merged grammars."""
 
-    seed: int
-    n_interminals: tuple[int, ...]  # rows of table 1
-    n_preterminals: int
-    n_projected: int  # in-terminals under a low-rank transform
-    ranks: tuple[int, ...]  # rows of table 2
-    max_length: int  # of test sentences, in words
-    n_test: int | None  # None: all
-    n_training: int  # treebank sentences from which transforms are learned
-    max_training_length: int
-    n_drawn: int  # sampled sentences for perplexity
-    max_drawn_length: int
-    ablation_ranks: tuple[int, ...]
-    n_ablation_test: int | None
-    n_ablation_drawn: int | None
-    merged_interminals: tuple[int, ...]
-    smoothing: float  # share of the back-off in merged grammars
+    seed: CountOrZero
+    n_interminals: tuple[Count, ...]  # rows of table 1
+    n_preterminals: Count
+    n_projected: Count  # in-terminals under a low-rank transform
+    ranks: tuple[Count, ...]  # rows of table 2
+    max_length: Count  # of test sentences, in words
+    n_test: Count | None  # None: all
+    n_training: Count  # treebank sentences from which transforms are learned
+    max_training_length: Count
+    n_drawn: Count  # sampled sentences for perplexity
+    max_drawn_length: Count
+    ablation_ranks: tuple[Count, ...]
+    n_ablation_test: Count | None
+    n_ablation_drawn: Count | None
+    merged_interminals: tuple[Count, ...]
+    smoothing: ShareOrZero  # share of the back-off in merged grammars
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=CLOSED)
 class ConstructConfig:
     """Stage `construct`: transformers with weights read off the grammar."""
 
-    seed: int
-    max_length: int  # L of the theorems, in words
-    lengths: tuple[int, ...]  # of the sampled sentences on which charts are compared
-    n_per_length: int
-    n_interminals: int  # of the approximate models, and the next two
-    n_preterminals: int
-    rank: int
+    seed: CountOrZero
+    max_length: Count  # L of the theorems, in words
+    lengths: tuple[Count, ...]  # of the sampled sentences on which charts are compared
+    n_per_length: Count
+    n_interminals: Count  # of the approximate models, and the next two
+    n_preterminals: Count
+    rank: Count
     sign_rule: Literal["clip", "literal", "signed"]
-    n_training: int  # treebank sentences from which transforms are learned
-    n_parsed: int  # treebank test sentences that the approximate models parse
-    n_dense: int  # of them, the longest also go through full matrices
+    n_training: Count  # treebank sentences from which transforms are learned
+    n_parsed: Count  # treebank test sentences that the approximate models parse
+    n_dense: CountOrZero  # of them, the longest also go through full matrices
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=CLOSED)
 class PretrainConfig:
     """Stage `pretrain`: masked language models A<heads>L<layers> on the sampled sentences."""
 
-    seed: int
-    models: tuple[str, ...]
-    width: int
-    initial_scale: float  # standard deviation of the random weights
-    dropout: float
-    max_length: int  # words; longer sentences are left out and counted
-    mask_rate: float
+    seed: CountOrZero
+    models: Names
+    width: Count
+    initial_scale: Positive  # standard deviation of the random weights
+    dropout: ShareOrZero
+    max_length: Count  # words; longer sentences are left out and counted
+    mask_rate: Share
     corruption: Literal["mask", "80/10/10"]
-    batch_size: int  # sentences of a global batch, over all processes and micro-batches
-    batch_tokens: int  # padded tokens of one micro-batch of one process: memory and speed, not results
-    steps: int  # training stops here
-    schedule_steps: int  # the learning rate reaches zero here
-    warmup_steps: int
-    learning_rate: float
-    weight_decay: float
-    clip: float
+    batch_size: Count  # sentences of a global batch, over all processes and micro-batches
+    batch_tokens: Count  # padded tokens of one micro-batch of one process: memory and speed, not results
+    steps: Count  # training stops here
+    schedule_steps: Count  # the learning rate reaches zero here
+    warmup_steps: CountOrZero
+    learning_rate: Positive
+    weight_decay: PositiveOrZero
+    clip: Positive
     precision: Literal["auto", "float32", "bfloat16", "float16", "float64"]
-    processes: int | None  # None: one per visible GPU, one on CPU
-    save_every: int  # steps between checkpoints
-    validate_every: int  # steps between points of the validation curve
-    n_curve: int  # validation sentences of such a point
-    n_exact: int  # validation sentences for the comparison with the exact optimum
-    exact_max_length: int  # words; the exact optimum costs their cube
+    processes: Count | None  # None: one per visible GPU, one on CPU
+    save_every: Count  # steps between checkpoints
+    validate_every: Count  # steps between points of the validation curve
+    n_curve: Count  # validation sentences of such a point
+    n_exact: Count  # validation sentences for the comparison with the exact optimum
+    exact_max_length: Count  # words; the exact optimum costs their cube
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=CLOSED)
 class ProbeConfig:
     """Stage `probe`; `control` uses the same corpora and fits."""
 
-    seed: int
-    n_train: int  # sentences that a probe is fitted on, sampled and treebank alike
-    n_test: int
-    max_length: int  # words; longer sentences are passed over
+    seed: CountOrZero
+    n_train: Count  # sentences that a probe is fitted on, sampled and treebank alike
+    n_test: Count
+    max_length: Count  # words; longer sentences are passed over
     adjacent: Literal["none", "base", "all"]  # models probed with the input ADJ as well
     nary: Literal["none", "base", "all"]  # models probed with n-ary labels as well
-    widths: tuple[int, ...]  # of the spans whose marginals are probed
+    widths: tuple[Count, ...]  # of the spans whose marginals are probed
     marginal_layers: Literal["ends", "all"]  # ends: layer 0 and the last
-    random_weights: bool  # probe the base model's architecture before training too
-    n_seeds: int  # nets of the 2-layer probe, differing in their first weights
-    linear_iterations: int  # L-BFGS steps at most; whether they sufficed is recorded
-    inverse_penalty: float  # scikit-learn's C
-    n_hidden: int
-    epochs: int
-    learning_rate: float
-    milestones: tuple[int, ...]  # epochs after which the learning rate falls to a tenth
-    batch_size: int
+    random_weights: Flag  # probe the base model's architecture before training too
+    n_seeds: Count  # nets of the 2-layer probe, differing in their first weights
+    linear_iterations: Count  # L-BFGS steps at most; whether they sufficed is recorded
+    inverse_penalty: Positive  # scikit-learn's C
+    n_hidden: Count
+    epochs: Count
+    learning_rate: Positive
+    milestones: tuple[Count, ...]  # epochs after which the learning rate falls to a tenth
+    batch_size: Count
     precision: Literal["float16", "float32"]  # of hidden states on disk
-    batch_tokens: int  # padded tokens a model reads at a time: memory, not results
-    n_scatter: int  # spans drawn in the scatter plots
+    batch_tokens: Count  # padded tokens a model reads at a time: memory, not results
+    n_scatter: Count  # spans drawn in the scatter plots
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=CLOSED)
 class ControlConfig:
     """Stage `control`: the seed decides the random labels."""
 
-    seed: int
+    seed: CountOrZero
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=CLOSED)
 class AttentionConfig:
     """Stage `attention`."""
 
-    seed: int
-    n_sentences: int
-    max_length: int
-    batch_tokens: int
+    seed: CountOrZero
+    n_sentences: Count
+    max_length: Count
+    batch_tokens: Count
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=CLOSED)
 class VerifyConfig:
     """Stage `verify`."""
 
-    seed: int
+    seed: CountOrZero
     expected: str  # the folder of expected_results/ this run is judged against
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=CLOSED)
 class Profile:
     """One complete description of a run."""
 
     name: str
-    seed: int
+    seed: CountOrZero
     treebank: str
     machine: MachineConfig
     grammar: GrammarConfig
@@ -220,18 +236,13 @@ def load_profile(name: str, settings: Sequence[str] = (), treebank: str | None =
         _apply(values, setting)
     if treebank is not None:
         values["treebank"] = treebank
-    profile = _build(Profile, {**values, "name": name}, where="", seed=values.get("seed"))
+    profile = _validated({**values, "name": name})
     for stage in ("probe", "attention"):
         if profile.stage(stage).max_length > profile.pretrain.max_length:
             raise ConfigError(f"'{stage}.max_length' is {profile.stage(stage).max_length}, expected at most "
                               f"{profile.pretrain.max_length}, the longest sentence the models read "
                               f"(pretrain.max_length)")
     return profile
-
-
-def available_cores() -> int:
-    """Cores this process may use, which inside a container can be fewer than the machine has."""
-    return len(os.sched_getaffinity(0))
 
 
 def as_json(section: Any) -> dict[str, Any]:
@@ -280,65 +291,49 @@ def _apply(values: dict[str, Any], setting: str) -> None:
 # ---- validation -----------------------------------------------------------------------------------------------------
 
 
-def _build(cls: type, values: Any, where: str, seed: int | None) -> Any:
-    """A dataclass from a mapping, every key and type checked; sections with a `seed` inherit the profile's."""
-    if not isinstance(values, Mapping):
-        raise ConfigError(f"{where or 'the profile'} is {values!r}, expected a section with keys")
-    hints = typing.get_type_hints(cls)
-    names = [f.name for f in fields(cls)]
-    for key in values:
-        if key not in names:
-            place = f"{where}.{key}" if where else str(key)
-            raise ConfigError(f"unknown key {place!r}{_suggest(str(key), names)}; known here: {', '.join(names)}")
-    arguments = {}
-    for f in fields(cls):
-        place = f"{where}.{f.name}" if where else f.name
-        if f.name in values:
-            arguments[f.name] = _convert(hints[f.name], values[f.name], place, seed)
-            _check_range(f.name, arguments[f.name], place)
-        elif f.name == "seed" and where:
-            arguments["seed"] = seed
-        elif f.default is MISSING and f.default_factory is MISSING:
-            raise ConfigError(f"{place!r} is not set; profiles/paper.yaml must set every field")
-    return cls(**arguments)
+def _validated(values: dict[str, Any]) -> Profile:
+    """The profile, or a ConfigError with a line for every wrong value; sections with a `seed` inherit the profile's."""
+    for f in fields(Profile):
+        stage = values.get(f.name)
+        if isinstance(stage, dict) and f.name not in ("machine", "cost"):
+            values[f.name] = {"seed": values.get("seed"), **stage}
+    try:
+        return TypeAdapter(Profile).validate_python(values)
+    except ValidationError as error:
+        raise ConfigError("\n".join(_in_words(dict(problem)) for problem in error.errors())) from error
 
 
-def _convert(hint: Any, value: Any, place: str, seed: int | None) -> Any:
-    """`value` as the type `hint` asks for, or a ConfigError; ints are accepted as floats, nothing else is guessed."""
-    origin, parts = typing.get_origin(hint), typing.get_args(hint)
-    if hint is Any:
-        return value
-    if is_dataclass(hint):
-        return _build(hint, value, place, seed)
-    if origin is Literal:
-        if value in parts:
-            return value
-        raise ConfigError(f"{place!r} is {value!r}, expected one of {', '.join(map(str, parts))}")
-    if origin in (types.UnionType, typing.Union):
-        if value is None and type(None) in parts:
-            return None
-        return _convert(next(p for p in parts if p is not type(None)), value, place, seed)
-    if origin is tuple and isinstance(value, list | tuple):
-        return tuple(_convert(parts[0], item, f"{place}[{i}]", seed) for i, item in enumerate(value))
-    if origin is dict and isinstance(value, Mapping):
-        return {str(k): _convert(parts[1], item, f"{place}.{k}", seed) for k, item in value.items()}
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if isinstance(hint, type) and isinstance(value, hint) and (hint is bool or not isinstance(value, bool)):
-        return value
-    expected = getattr(hint, "__name__", str(hint)) if origin is None else str(hint)
-    raise ConfigError(f"{place!r} is {value!r} ({type(value).__name__}), expected {expected}")
+def _in_words(problem: dict[str, Any]) -> str:
+    """What pydantic found, as a sentence: where, what is there, what is expected."""
+    place, kind, value = _place(problem["loc"]), problem["type"], problem["input"]
+    bounds = problem.get("ctx", {})
+    if kind == "unexpected_keyword_argument":
+        known = [f.name for f in fields(_section_of(problem["loc"][:-1]))]
+        return f"unknown key {place!r}{_suggest(str(problem['loc'][-1]), known)}; known here: {', '.join(known)}"
+    if kind == "missing":
+        return f"{place!r} is not set; profiles/paper.yaml must set every field"
+    expected = {
+        "greater_than": f"more than {bounds.get('gt')}", "greater_than_equal": f"{bounds.get('ge')} or more",
+        "less_than_equal": f"at most {bounds.get('le')}", "finite_number": "a finite number",
+        "literal_error": "one of " + str(bounds.get("expected")).replace("'", "").replace(" or ", ", "),
+        "int_type": "int", "int_from_float": "int", "float_type": "a number", "bool_type": "true or false",
+        "value_error": str(bounds.get("error")), "too_short": "at least one",
+        "string_type": "text", "tuple_type": "a list", "dataclass_type": "a section with keys",
+    }.get(kind, problem["msg"])
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    found = f"{value}" if is_number else f"{value!r} ({type(value).__name__})"
+    return f"{place!r} is {found}, expected {expected}"
 
 
-def _check_range(name: str, value: Any, place: str) -> None:
-    """Numbers are positive, or zero where that means something; shares are at most 1."""
-    for number in value if isinstance(value, tuple) else (value,):
-        if isinstance(number, bool) or not isinstance(number, int | float):
-            continue
-        lowest_is_zero = name in MAY_BE_ZERO
-        if not (0 <= number < float("inf")) or (number == 0 and not lowest_is_zero) or (name in SHARES and number > 1):
-            expected = "0 or more" if lowest_is_zero else "more than 0"
-            raise ConfigError(f"{place!r} is {number}, expected {expected}{' and at most 1' * (name in SHARES)}")
+def _place(location: Sequence[str | int]) -> str:
+    """`sample.n_validation`, `construct.lengths[1]`."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).removeprefix(".")
+
+
+def _section_of(location: Sequence[str | int]) -> type:
+    """The class of the section at a place of the profile."""
+    types = {f.name: f.type for f in fields(Profile)}
+    return globals()[str(types[str(location[0])])] if location else Profile
 
 
 def _suggest(name: str, known: Sequence[str]) -> str:

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit, uint64
 
-from pcfg_artifact.artifacts import Ragged
 from pcfg_artifact.errors import GrammarError
 from pcfg_artifact.grammar.expectation import spectral_radius
 from pcfg_artifact.grammar.pcfg import PCFG
+from pcfg_artifact.ragged import Ragged
 from pcfg_artifact.seeding import derive_seed
 from pcfg_artifact.treebank.tree import Tree
 

@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pcfg_artifact.artifacts import Ragged
 from pcfg_artifact.errors import StageError
 from pcfg_artifact.mlm import tokenizer as tokens
 from pcfg_artifact.mlm.layout import Batch, cut_by_tokens, lay_out
 from pcfg_artifact.parsing.masks import Masking, hide, uniform
+from pcfg_artifact.ragged import Ragged
 from pcfg_artifact.seeding import derive_seed, stream
 
 

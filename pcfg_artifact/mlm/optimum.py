@@ -12,11 +12,11 @@ from itertools import pairwise
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from pcfg_artifact.artifacts import Ragged
 from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.parsing.engine import LazyLeaves, leaf_charts
 from pcfg_artifact.parsing.masking import hidden_words, observed_leaves, preterminal_outside
 from pcfg_artifact.parsing.masks import KEPT_SHARE, RANDOM_SHARE, Masking
+from pcfg_artifact.ragged import Ragged
 
 NAMED_MASKS = {"mask 0.15": Masking(0.15), "mask 0.40": Masking(0.40), "corrupt 0.15": Masking(0.15, "80/10/10")}
 VALIDATION_MASKS = NAMED_MASKS["mask 0.15"]  # of the perplexities in Table 3, however a model was trained

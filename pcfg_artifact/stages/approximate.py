@@ -10,8 +10,10 @@ from pcfg_artifact.approximation.scores import Trial
 from pcfg_artifact.artifacts import Metric, StageDir
 from pcfg_artifact.config import ApproximateConfig
 from pcfg_artifact.grammar import PCFG, sample_trees
+from pcfg_artifact.inputs import Inputs
+from pcfg_artifact.machine import Machine
+from pcfg_artifact.progress import progress
 from pcfg_artifact.seeding import derive_seed, stream
-from pcfg_artifact.stages.inputs import Inputs
 from pcfg_artifact.treebank.binarise import VARIANTS
 from pcfg_artifact.treebank.tree import Tree
 
@@ -25,26 +27,26 @@ class Table:
     trial: Trial
 
 
-def run(cfg: ApproximateConfig, inputs: Inputs, out: StageDir) -> None:
+def run(cfg: ApproximateConfig, inputs: Inputs, out: StageDir, machine: Machine) -> None:
     # A sentence of one word has one tree: it says nothing about a parser.
     test = [tree for tree in inputs.trees("test") if 2 <= len(tree.words()) <= cfg.max_length][:cfg.n_test]
     train = [tree for tree in inputs.trees("train") if 2 <= len(tree.words()) <= cfg.max_training_length]
     chosen = stream(cfg.seed, "approximate", "training").permutation(len(train))[:cfg.n_training]
     metrics: list[Metric] = []
     for variant in VARIANTS:
-        tables = variant_tables(cfg, inputs.pcfg(variant), [train[s] for s in chosen], test, out)
+        tables = variant_tables(cfg, inputs.pcfg(variant), [train[s] for s in chosen], test, out, machine)
         total = sum(len(table.rows) for table in tables)
         units = ((table, row) for table in tables for row in table.rows)
-        for table, row in out.progress(units, total=total, desc=f"approximations of {variant}"):
+        for table, row in progress(units, total=total, desc=f"approximations of {variant}"):
             name, scores = f"{table.name}{SUFFIX[variant]}", table.trial.scores(table.rows[row])
             metrics += [Metric(name, row, column, cfg.seed, *score) for column, score in scores.items()]
     out.write_metrics(metrics)
 
 
-def variant_tables(cfg: ApproximateConfig, grammar: PCFG, train: list[Tree], test: list[Tree], out: StageDir
-                   ) -> list[Table]:
+def variant_tables(cfg: ApproximateConfig, grammar: PCFG, train: list[Tree], test: list[Tree], out: StageDir,
+                   machine: Machine) -> list[Table]:
     """Every table of one grammar variant, with the approximations behind its rows."""
-    n_threads = out.machine.n_workers
+    n_threads = machine.n_workers
     drawn = sample_trees(grammar, cfg.n_drawn, derive_seed(cfg.seed, "approximate", "drawn"), cfg.max_drawn_length)
     out.facts.setdefault("draws rejected as too long", []).append(drawn.n_rejected)
     sentences = list(drawn.tokens.rows())
@@ -52,7 +54,7 @@ def variant_tables(cfg: ApproximateConfig, grammar: PCFG, train: list[Tree], tes
     small_trial = Trial(grammar, test[:cfg.n_ablation_test], sentences[:cfg.n_ablation_drawn], n_threads)
 
     learned = rows.learn_correlations(grammar, [tree.words() for tree in train], cfg.n_projected, n_threads,
-                                      out.progress)
+                                      progress)
     longest = max(cfg.max_length, cfg.max_drawn_length)
     few = rows.few_symbols(grammar, cfg.n_interminals, cfg.n_preterminals)
     low_rank = rows.low_rank(grammar, learned, cfg.ranks, cfg.n_preterminals, longest)

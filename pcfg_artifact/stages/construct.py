@@ -27,11 +27,12 @@ from pcfg_artifact.constructions.filling import example
 from pcfg_artifact.constructions.transformer import ConstructedTransformer
 from pcfg_artifact.errors import StageError
 from pcfg_artifact.grammar import PCFG
+from pcfg_artifact.inputs import Inputs
+from pcfg_artifact.machine import Machine, single_thread
 from pcfg_artifact.parsing import best_binary_tree, each_chart, inside_outside, labelled_recall, span_f1
 from pcfg_artifact.parsing.masking import word_distributions
 from pcfg_artifact.parsing.scoring import gold_spans
-from pcfg_artifact.stages.inputs import Inputs
-from pcfg_artifact.threads import single_thread
+from pcfg_artifact.progress import progress
 from pcfg_artifact.treebank.binarise import VARIANTS
 from pcfg_artifact.treebank.tree import Tree
 
@@ -41,16 +42,16 @@ BATCH = 32  # sentences that an approximate model parses at once
 
 
 @single_thread()  # two threads took 37 s of processor time for 9 beside other work
-def run(cfg: ConstructConfig, inputs: Inputs, out: StageDir) -> None:
+def run(cfg: ConstructConfig, inputs: Inputs, out: StageDir, machine: Machine) -> None:
     grammar = inputs.pcfg()
     test = [tree for tree in inputs.trees("test") if 2 <= len(tree.words()) <= cfg.max_length]
     train = [tree.words() for tree in inputs.trees("train") if 2 <= len(tree.words()) <= cfg.max_length]
     out.write_json("example", treebank_example(grammar, test))
     sampled = sampled_sentences(inputs, grammar, cfg)
-    metrics = list(exact_metrics(grammar, sampled, cfg, out))
+    metrics = list(exact_metrics(grammar, sampled, cfg))
     for variant in VARIANTS:
         metrics += approximate_metrics(variant, inputs.pcfg(variant), train[:cfg.n_training], sampled,
-                                       test[:cfg.n_parsed], cfg, out)
+                                       test[:cfg.n_parsed], cfg, machine)
     out.write_metrics(metrics)
 
 
@@ -75,13 +76,13 @@ def treebank_example(grammar: PCFG, test: Sequence[Tree]) -> dict:
     raise StageError("no test sentence of 8 to 12 words has probability; the treebank is too small for an example")
 
 
-def exact_metrics(grammar: PCFG, sentences: list[list[str]], cfg: ConstructConfig, out: StageDir) -> Iterator[Metric]:
+def exact_metrics(grammar: PCFG, sentences: list[list[str]], cfg: ConstructConfig) -> Iterator[Metric]:
     n, L = grammar.n_nonterminals, cfg.max_length
     for name, model, claimed in (
             ("theorem_3.1", HardAttentionInsideOutside(grammar, L), sizes.claimed_hard(n, L)),
             ("theorem_3.2", RelativeInsideOutside(grammar, L), sizes.claimed_relative(n, L))):
         agreement, one_mask = Agreement(L), 0.0
-        for sentence in out.progress(sentences, total=len(sentences), desc=name):
+        for sentence in progress(sentences, total=len(sentences), desc=name):
             embeddings, chart = model(sentence), inside_outside(grammar, [sentence], outside="full")[0]
             agreement.add(*map(entry_errors, model.read_charts(embeddings), linear(chart)))
             expected = word_distributions(grammar, chart)
@@ -91,25 +92,25 @@ def exact_metrics(grammar: PCFG, sentences: list[list[str]], cfg: ConstructConfi
 
 
 def approximate_metrics(variant: str, grammar: PCFG, train: list[list[str]], sampled: list[list[str]],
-                        test: Sequence[Tree], cfg: ConstructConfig, out: StageDir) -> Iterator[Metric]:
+                        test: Sequence[Tree], cfg: ConstructConfig, machine: Machine) -> Iterator[Metric]:
     """Both approximate models of a variant: agreement on sampled and treebank sentences, F1 on the latter."""
     suffix = "" if variant == "vm" else f" {variant}"
     L, words = cfg.max_length, [tree.words() for tree in test]
     few = ApproximateInsideOutside(grammar, L, cfg.n_interminals, cfg.n_preterminals, None, backend="structured")
     correlations = Correlations(few.interminals, L)
-    for chart in each_chart(grammar, train, n_threads=out.machine.n_workers):
+    for chart in each_chart(grammar, train, n_threads=machine.n_workers):
         correlations.add(chart)
     rank = min(cfg.rank, len(few.interminals))
     options = (grammar, L, cfg.n_interminals, cfg.n_preterminals, rank, cfg.sign_rule, correlations.transforms(rank))
     low_rank = ApproximateInsideOutside(*options, backend="structured")
-    exact = inside_outside(grammar, words, n_threads=out.machine.n_workers)
+    exact = inside_outside(grammar, words, n_threads=machine.n_workers)
     yield from parsing_metrics(f"exact{suffix}", test, [labelled_recall(chart) for chart in exact],
                                [chart.log_prob > -np.inf for chart in exact], cfg.seed)
     for name, model in ((f"few{suffix}", few), (f"low_rank{suffix}", low_rank)):
         agreement, trees, is_parsed, sentences = Agreement(L), [], [], words + sampled
         whole_pass = []
         batches = [sentences[first:first + BATCH] for first in range(0, len(sentences), BATCH)]
-        for batch in out.progress(batches, total=len(batches), desc=name):
+        for batch in progress(batches, total=len(batches), desc=name):
             embeddings = model(batch)
             for sentence, charts, marginals in zip(batch, model.read_charts(embeddings),
                                                    model.read_marginals(embeddings), strict=True):

@@ -12,9 +12,11 @@ from collections.abc import Iterator, Mapping
 from pcfg_artifact import artifacts, storage
 from pcfg_artifact.artifacts import Metric, StageDir
 from pcfg_artifact.config import ControlConfig, ProbeConfig
+from pcfg_artifact.inputs import Inputs
+from pcfg_artifact.machine import Machine
 from pcfg_artifact.probing.tables import Unit, selectivity_rows
 from pcfg_artifact.probing.tasks import PROBES, control_span_task, control_tree_task, run_task
-from pcfg_artifact.stages.inputs import Inputs
+from pcfg_artifact.progress import progress
 from pcfg_artifact.stages.probe import Context, fits_of
 from pcfg_artifact.stages.probed import (
     device_of,
@@ -29,14 +31,14 @@ from pcfg_artifact.stages.probed import (
 Measured = Mapping[tuple[str, str, str], Mapping[int, tuple[float, int]]]  # (table, row, column) -> seed -> (value, n)
 
 
-def run(cfg: ControlConfig, inputs: Inputs, out: StageDir) -> None:
+def run(cfg: ControlConfig, inputs: Inputs, out: StageDir, machine: Machine) -> None:
     setup = inputs["probe"].json("setup")
     options = {name: tuple(value) if isinstance(value, list) else value for name, value in setup["config"].items()}
     probe_cfg = ProbeConfig(**options)
     base, last = setup["base"], setup["models"][setup["base"]]
     corpora = read_corpora(inputs, probe_cfg.max_length, probe_cfg.n_train, probe_cfg.n_test)[0]
     corpora = {name: corpora[name] for name in ("PTB train", "PTB test")}
-    context = Context(probe_cfg, corpora, out.path("scratch"), out.path("fits"), base, {base: last}, out.machine,
+    context = Context(probe_cfg, corpora, out.path("scratch"), out.path("fits"), base, {base: last}, machine,
                       cfg.seed)
 
     units = [Unit(base, layer, probe) for layer in range(last + 1) for probe in reversed(PROBES)]
@@ -44,9 +46,9 @@ def run(cfg: ControlConfig, inputs: Inputs, out: StageDir) -> None:
     if todo:
         model, tokenizer = load_encoder(model_folders(inputs)[base])
         store_states(model, tokenizer, corpora, context.states / base, precision=probe_cfg.precision,
-                     max_tokens=probe_cfg.batch_tokens, device=out.machine.device, progress=out.progress)
+                     max_tokens=probe_cfg.batch_tokens, device=machine.device, progress=progress)
         finished = run_fits(fit_unit, todo, context, 2 * model.config.hidden_size)
-        for _ in out.progress(finished, total=len(todo), desc="control tasks"):
+        for _ in progress(finished, total=len(todo), desc="control tasks"):
             pass
     shutil.rmtree(context.states, ignore_errors=True)
     out.write_metrics(list(_metrics(context, units, _measured(inputs["probe"].metrics()))))

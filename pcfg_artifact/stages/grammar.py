@@ -10,7 +10,9 @@ from pcfg_artifact.artifacts import Metric, StageDir
 from pcfg_artifact.config import GrammarConfig
 from pcfg_artifact.grammar import PCFG, learn_pcfg
 from pcfg_artifact.grammar.expectation import expected_length, frequencies, spectral_radius
-from pcfg_artifact.stages.inputs import Inputs
+from pcfg_artifact.inputs import Inputs
+from pcfg_artifact.machine import Machine
+from pcfg_artifact.progress import progress
 from pcfg_artifact.treebank.binarise import VARIANTS
 from pcfg_artifact.treebank.reading import read_treebank
 from pcfg_artifact.treebank.splits import split
@@ -19,15 +21,15 @@ from pcfg_artifact.treebank.tree import Tree
 TOP = 20  # the paper counts the pre-terminals that its 20 most frequent in-terminals can produce
 
 
-def run(cfg: GrammarConfig, inputs: Inputs, out: StageDir) -> None:
-    treebank = read_treebank(inputs.source, skip_bad_trees=cfg.skip_bad_trees, progress=out.progress)
+def run(cfg: GrammarConfig, inputs: Inputs, out: StageDir, machine: Machine) -> None:
+    treebank = read_treebank(inputs.source, skip_bad_trees=cfg.skip_bad_trees, progress=progress)
     parts = split(treebank)
     for name, trees in (("train", parts.train), ("test", parts.test)):
         out.write_text(f"{name}.trees", "".join(f"{tree}\n" for tree in trees))
 
     metrics: list[Metric] = []
     for variant in VARIANTS:
-        grammar = learn_pcfg(parts.train, variant, cfg.cutoff, out.progress)
+        grammar = learn_pcfg(parts.train, variant, cfg.cutoff, progress)
         grammar.save(out.path(variant))
         sizes = grammar_sizes(grammar, parts.train)
         metrics += [Metric("grammar", name, variant, cfg.seed, value, len(parts.train), unit)

@@ -9,11 +9,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from pcfg_artifact.approximation.scores import unigram_probabilities
-from pcfg_artifact.artifacts import Metric, Ragged, StageDir
+from pcfg_artifact.artifacts import Metric, StageDir
 from pcfg_artifact.config import MarginalsConfig
 from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.grammar.latent import LatentPCFG
 from pcfg_artifact.grammar.spectral import learn_spectral
+from pcfg_artifact.inputs import Inputs
+from pcfg_artifact.machine import Machine
 from pcfg_artifact.parsing import (
     CONVENTIONS,
     Masking,
@@ -28,8 +30,9 @@ from pcfg_artifact.parsing.baselines import balanced, left_branching, random_bra
 from pcfg_artifact.parsing.charts import cell_bounds
 from pcfg_artifact.parsing.latent import latent_parses
 from pcfg_artifact.parsing.scoring import gold_spans
+from pcfg_artifact.progress import progress
+from pcfg_artifact.ragged import Ragged
 from pcfg_artifact.seeding import stream
-from pcfg_artifact.stages.inputs import Inputs
 from pcfg_artifact.treebank.binarise import unbinarise
 from pcfg_artifact.treebank.tree import Tree
 
@@ -38,7 +41,7 @@ MASKINGS = {"mask 0.15": Masking(0.15), "mask 0.40": Masking(0.40), "corrupt 0.1
 WIDEST = 20  # words: F1 by width goes up to here
 
 
-def run(cfg: MarginalsConfig, inputs: Inputs, out: StageDir) -> None:
+def run(cfg: MarginalsConfig, inputs: Inputs, out: StageDir, machine: Machine) -> None:
     grammar = inputs.pcfg()
     trees = {split: inputs.trees(split) for split in ("train", "test")}
     sentences: dict[str, Sequence[list[str]]] = {split: [tree.words() for tree in trees[split]] for split in trees}
@@ -48,20 +51,21 @@ def run(cfg: MarginalsConfig, inputs: Inputs, out: StageDir) -> None:
     latent = None
     if cfg.target == "latent" and {"train", "test"} & set(missing):
         variant = inputs["grammar"].json("sizes")["variant"]
-        latent = learn_spectral(trees["train"], grammar, variant, seed=cfg.seed, progress=out.progress)
+        latent = learn_spectral(trees["train"], grammar, variant, seed=cfg.seed, progress=progress)
     for split in missing:
         limit = cfg.n_train if split == "train" else len(sentences[split])
-        write_scores(split, grammar, latent if split in trees else None, sentences[split], limit, cfg.max_length, out)
+        write_scores(split, grammar, latent if split in trees else None, sentences[split], limit, cfg.max_length, out,
+                     machine)
     trees["probe_test"] = [unbinarise(tree) for tree in inputs.sampled_trees("probe_test")]
     metrics: list[Metric] = []
     for setting, split in SETTINGS.items():
         metrics += parsing_metrics(setting, trees[split], out.ragged(f"{split}/spans"),
                                    out.array(f"{split}/attempts"), cfg.seed)
-    out.write_metrics([*metrics, *optimum_metrics(grammar, inputs.sentences("validation"), cfg, out)])
+    out.write_metrics([*metrics, *optimum_metrics(grammar, inputs.sentences("validation"), cfg, machine)])
 
 
 def write_scores(split: str, grammar: PCFG, latent: LatentPCFG | None, sentences: Sequence[list[str]], limit: int,
-                 max_length: int, out: StageDir) -> None:
+                 max_length: int, out: StageDir, machine: Machine) -> None:
     """`<split>/`, of the first `limit` sentences of at most `max_length` words; others are left out.
 
     span_scores: a row per sentence, in the order of cell_bounds, empty where left out or without probability; by the
@@ -72,8 +76,8 @@ def write_scores(split: str, grammar: PCFG, latent: LatentPCFG | None, sentences
     chosen = np.flatnonzero([len(words) <= max_length for words in sentences])[:limit]
     scores, spans = [np.zeros(0)] * len(sentences), [np.zeros(0)] * len(sentences)
     attempts, log_probs = np.zeros(len(sentences), np.uint8), np.full(len(sentences), np.nan)
-    found = scored_parses(grammar, latent, [sentences[s] for s in chosen], out)
-    found = out.progress(found, total=len(chosen), desc=f"marginals of {split}")
+    found = scored_parses(grammar, latent, [sentences[s] for s in chosen], machine)
+    found = progress(found, total=len(chosen), desc=f"marginals of {split}")
     for s, (parse, span_scores) in zip(chosen, found, strict=True):
         attempts[s], log_probs[s] = parse.n_attempts, parse.log_prob
         spans[s] = np.array(parse.spans).reshape(-1)
@@ -89,10 +93,10 @@ def write_scores(split: str, grammar: PCFG, latent: LatentPCFG | None, sentences
     out.facts[f"{split} sentences/s"] = len(chosen) / (time.monotonic() - started)
 
 
-def scored_parses(grammar: PCFG, latent: LatentPCFG | None, sentences: Sequence[list[str]], out: StageDir
+def scored_parses(grammar: PCFG, latent: LatentPCFG | None, sentences: Sequence[list[str]], machine: Machine
                   ) -> Iterator[tuple[Parse, np.ndarray | None]]:
     """The PCFG's parse of every sentence, and the span scores to probe for; None where their estimate is negative."""
-    where = {"device": out.machine.device, "n_threads": out.machine.n_workers}
+    where = {"device": machine.device, "n_threads": machine.n_workers}
     if latent is None:
         return ((parse, parse.scores) for parse in parses(grammar, sentences, **where))
     return ((parse, None if chart.is_negative else chart.span_scores())
@@ -128,15 +132,15 @@ def parsing_metrics(setting: str, trees: Sequence[Tree], spans: Ragged, attempts
         yield Metric("marginals", "zero_probability", f"{setting} {column}", seed, count, len(trees), "count")
 
 
-def optimum_metrics(grammar: PCFG, validation: Ragged, cfg: MarginalsConfig, out: StageDir) -> Iterator[Metric]:
+def optimum_metrics(grammar: PCFG, validation: Ragged, cfg: MarginalsConfig, machine: Machine) -> Iterator[Metric]:
     """Exact perplexity of masked words: the floor for every model, under masks of the kind they are validated with."""
     numbers = np.flatnonzero(validation.lengths <= cfg.mask_max_length)[:cfg.n_masked]
     sentences = [np.asarray(validation.row(s), np.int64) for s in numbers]
-    where = {"device": out.machine.device, "n_threads": out.machine.n_workers}
+    where = {"device": machine.device, "n_threads": machine.n_workers}
     log_probs = {"1-mask": one_mask_log_probs(grammar, sentences, **where),
                  "unigram": iter([np.log(unigram_probabilities(grammar, sentences))])}
     log_probs |= {name: masked_log_probs(grammar, sentences, masking, cfg.seed, numbers, **where)
                   for name, masking in MASKINGS.items()}
     for row, values in log_probs.items():
-        values = list(out.progress(values, total=len(sentences), desc=f"optimum: {row}"))
+        values = list(progress(values, total=len(sentences), desc=f"optimum: {row}"))
         yield Metric("optimum", row, "validation", cfg.seed, perplexity(values), sum(map(len, values)), "perplexity")

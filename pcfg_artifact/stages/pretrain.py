@@ -3,43 +3,51 @@
 from __future__ import annotations
 
 import math
-import os
 import shutil
-from dataclasses import asdict
+from collections.abc import Sequence
 from itertools import pairwise
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from transformers import AutoModelForMaskedLM, AutoTokenizer
+from transformers.utils import logging
 
 from pcfg_artifact import storage
-from pcfg_artifact.artifacts import Metric, Ragged, StageDir
+from pcfg_artifact.approximation.scores import unigram_probabilities
+from pcfg_artifact.artifacts import Metric, StageDir
 from pcfg_artifact.config import PretrainConfig
 from pcfg_artifact.errors import StageError
 from pcfg_artifact.grammar import PCFG
+from pcfg_artifact.inputs import Inputs
+from pcfg_artifact.machine import Machine
+from pcfg_artifact.mlm import optimum
+from pcfg_artifact.mlm.evaluation import predictions
+from pcfg_artifact.mlm.gap import gap_rows, group_rows
 from pcfg_artifact.mlm.model import Shape, build_config
-from pcfg_artifact.stages.inputs import Inputs
-from pcfg_artifact.stages.launch import run_workers
-from pcfg_artifact.stages.pretrain_gap import against_optimum
-from pcfg_artifact.stages.pretrain_worker import FACTS, FINISHED, STEP
+from pcfg_artifact.mlm.optimum import NAMED_MASKS, Gap
+from pcfg_artifact.mlm.tokenizer import check_vocabulary
+from pcfg_artifact.progress import progress
+from pcfg_artifact.workers.jobs import train_models, write_jobs
+from pcfg_artifact.workers.trainer import FACTS, FINISHED
 
-# Settings that leave a trained model what it is: how it is judged, and how its work is shared out.
-NOT_OF_A_MODEL = ("models", "n_exact", "exact_max_length", "batch_tokens", "processes", "save_every")
 N_CURVE_POINTS = 50  # of the training curve, as metric rows; every step is in training.json
 
 
-def run(cfg: PretrainConfig, inputs: Inputs, out: StageDir) -> None:
+def run(cfg: PretrainConfig, inputs: Inputs, out: StageDir, machine: Machine) -> None:
     grammar = inputs.pcfg()
     check_shards(grammar, inputs)
-    write_jobs(cfg, grammar, inputs, out)
-    train_models(cfg, out)
+    check_shapes(cfg, grammar)
+    shards = {split: inputs["sample"].path(f"{split}/tokens") for split in ("pretraining", "validation")}
+    write_jobs(cfg, grammar.words, shards, out, machine)
+    train_models(cfg, out, machine)
     metrics = []
     for name in cfg.models:
         result = out.json(f"models/{name}/{FINISHED.removesuffix('.json')}")
         metrics += curve_metrics(name, result, cfg)
         facts = out.path(f"scratch/{name}/{FACTS}")
         out.facts[name] = {**storage.read_json(facts), "sentences_left_out": result["n_left_out"]}
-    out.write_metrics(metrics + against_optimum(cfg, grammar, inputs, out))
+    out.write_metrics(metrics + against_optimum(cfg, grammar, inputs, out, machine))
 
 
 def check_shards(grammar: PCFG, inputs: Inputs) -> None:
@@ -51,54 +59,14 @@ def check_shards(grammar: PCFG, inputs: Inputs) -> None:
                              f"word {largest}, expected 0 to {grammar.n_words - 1}; run `--from sample --force`")
 
 
-def write_jobs(cfg: PretrainConfig, grammar: PCFG, inputs: Inputs, out: StageDir) -> None:
-    """One job file per model: all that a training process needs to know.  Models of other jobs are removed."""
-    sample = inputs["sample"]
-    shards = {split: str(sample.path(f"{split}/tokens").resolve()) for split in ("pretraining", "validation")}
-    data = [storage.sha256(Path(f"{shard}.{part}.npy")) for shard in shards.values() for part in Ragged._fields]
-    settings = {key: value for key, value in asdict(cfg).items() if key not in NOT_OF_A_MODEL}
-    made_from = {name: storage.fingerprint([name, settings, grammar.words, data]) for name in cfg.models}
+def check_shapes(cfg: PretrainConfig, grammar: PCFG) -> None:
+    """An impossible shape is refused before anything is trained, or removed."""
     for name in cfg.models:
-        # An impossible shape is refused before anything is trained, or removed.
         build_config(Shape.parse(name), n_words=grammar.n_words, width=cfg.width, max_length=cfg.max_length,
                      dropout=cfg.dropout, initial_scale=cfg.initial_scale)
-    remove_other_models(made_from, out)
-    for name in cfg.models:
-        out.write_json(f"scratch/{name}/job", {
-            "model": name, "made_from": made_from[name], "config": asdict(cfg), "words": grammar.words,
-            "device": out.machine.device, "final": str(out.path(f"models/{name}").resolve()), **shards})
 
 
-def remove_other_models(made_from: dict[str, str], out: StageDir) -> None:
-    """Remove models and checkpoints that the profile does not name, or that were made from something else."""
-    for name in {path.name for part in ("models", "scratch") for path in out.path(part).glob("*")}:
-        job = out.json(f"scratch/{name}/job") if out.has(f"scratch/{name}/job.json") else {}
-        if job.get("made_from", "") != made_from.get(name):
-            for part in ("models", "scratch"):
-                if out.path(f"{part}/{name}").exists():
-                    shutil.rmtree(out.path(f"{part}/{name}"))
-
-
-def train_models(cfg: PretrainConfig, out: StageDir) -> None:
-    """Train what is not finished: on GPUs one model after another over all of them, on CPUs several side by side."""
-    pending = [name for name in cfg.models if not out.has(f"models/{name}/{FINISHED}")]
-    on_gpu = out.machine.device == "cuda"
-    n_processes = cfg.processes or (out.machine.n_gpus or torch.cuda.device_count() if on_gpu else 1)
-    n_parallel = 1 if on_gpu else max(1, out.machine.n_workers // n_processes)
-    commands = {name: ("-m", "pcfg_artifact.stages.pretrain_worker", str(out.path(f"scratch/{name}/job.json")),
-                       f"--processes={n_processes}", f"--parent={os.getpid()}") for name in pending}
-    logs = {name: out.path(f"scratch/{name}/worker.log") for name in pending}
-
-    def steps_done() -> int:
-        files = (out.path(f"scratch/{name}/{STEP}") for name in pending)
-        return sum(int(file.read_text() or 0) for file in files if file.is_file())
-
-    workers = run_workers(commands, logs, n_parallel, steps_done)
-    for _ in out.progress(workers, total=cfg.steps * len(pending), desc="pre-training"):
-        pass
-
-
-def curve_metrics(name: str, result: dict, cfg: PretrainConfig) -> list[Metric]:
+def curve_metrics(name: str, result: dict[str, Any], cfg: PretrainConfig) -> list[Metric]:
     """Perplexities of Table 3, and the curve: training over the steps since the last point, validation where taken."""
     n = result["n_validation"]
     metrics = [Metric("table3", name, f"{split}_perplexity", cfg.seed, math.exp(result[f"{split}_loss"]), n,
@@ -110,3 +78,51 @@ def curve_metrics(name: str, result: dict, cfg: PretrainConfig) -> list[Metric]:
                               int(end - begin) * cfg.batch_size, "nats"))
     return metrics + [Metric("loss_curve", name, f"step {step} validation", cfg.seed, loss, min(n, cfg.n_curve),
                              "nats") for step, loss in result["validation"]]
+
+
+# ---- against the exact optimum --------------------------------------------------------------------------------------
+
+
+def against_optimum(cfg: PretrainConfig, grammar: PCFG, inputs: Inputs, out: StageDir,
+                    machine: Machine) -> list[Metric]:
+    """Every model beside the exact masked-word distribution and the unigram one, under the same named masks."""
+    torch.set_num_threads(machine.n_workers)
+    logging.disable_progress_bar()
+    sentences, trees = inputs.sentences("validation"), inputs.sampled_trees("validation")
+    models = {}
+    for name in cfg.models:
+        folder = out.path(f"models/{name}")
+        check_vocabulary(AutoTokenizer.from_pretrained(folder), grammar.words, str(folder))
+        models[name] = AutoModelForMaskedLM.from_pretrained(folder).to(machine.device)
+    metrics = []
+    for masks, masking in NAMED_MASKS.items():
+        masked = optimum.masked_sentences(grammar, sentences, masking, seed=cfg.seed, n=cfg.n_exact,
+                                          max_length=min(cfg.exact_max_length, cfg.max_length))
+        targets = [s.words[s.positions] for s in masked]
+        exact = exact_rows(grammar, masked, masks, out, machine)
+        depths = [optimum.word_depths(trees[s.number].spans(), len(s.words)) for s in masked]
+        known = optimum.circumstances(masked, depths)
+        unigram = float(-np.log(unigram_probabilities(grammar, targets)).mean())
+        for name, model in models.items():
+            gaps = {s: Gap.between(said, exact[s], targets[s])
+                    for s, said in predictions(model, masked, cfg.batch_tokens)}
+            gap = Gap.join([gaps[s] for s in range(len(masked))])
+            metrics += gap_rows(gap, unigram, name, masks, cfg.seed)
+            if masks == next(iter(NAMED_MASKS)):
+                metrics += group_rows(gap, known, name, cfg.seed)
+                out.write_array(f"gap/{name}", np.stack([gap.model, gap.exact, gap.divergence, gap.entropy], axis=1))
+    shutil.rmtree(out.path("exact"))  # large, and of no use to anybody else
+    return metrics
+
+
+def exact_rows(grammar: PCFG, masked: Sequence[optimum.MaskedSentence], masks: str, out: StageDir,
+               machine: Machine) -> list[np.ndarray]:
+    """Exact distributions, one (masked, n_words) array per sentence; kept on disk, they do not depend on models."""
+    name = f"exact/{masks.replace(' ', '_')}"
+    if not out.has(f"{name}.npy"):
+        found = optimum.exact_predictions(grammar, masked, NAMED_MASKS[masks], device=machine.device,
+                                          n_threads=machine.n_workers)
+        rows = list(progress(found, total=len(masked), desc=f"exact, {masks}"))
+        out.write_array(name, np.concatenate(rows).astype(np.float32))
+    ends = np.cumsum([len(s.positions) for s in masked])
+    return np.split(out.array(name, memory_map=True), ends[:-1])

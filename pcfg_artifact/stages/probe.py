@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from pcfg_artifact import artifacts, storage
-from pcfg_artifact.artifacts import Machine, Metric, StageDir
+from pcfg_artifact.artifacts import Metric, StageDir
 from pcfg_artifact.config import ProbeConfig
+from pcfg_artifact.inputs import Inputs
+from pcfg_artifact.machine import Machine
 from pcfg_artifact.probing import tables
 from pcfg_artifact.probing.baselines import score_baselines
 from pcfg_artifact.probing.corpus import Corpus
@@ -30,8 +32,8 @@ from pcfg_artifact.probing.tasks import (
     span_task,
     tree_task,
 )
+from pcfg_artifact.progress import progress
 from pcfg_artifact.seeding import stream
-from pcfg_artifact.stages.inputs import Inputs
 from pcfg_artifact.stages.probed import (
     SETTINGS,
     device_of,
@@ -63,14 +65,14 @@ class Context:
         return self.results / unit.model / f"L{unit.layer}-{unit.probe}.json"
 
 
-def run(cfg: ProbeConfig, inputs: Inputs, out: StageDir) -> None:
+def run(cfg: ProbeConfig, inputs: Inputs, out: StageDir, machine: Machine) -> None:
     corpora, n_seen = read_corpora(inputs, cfg.max_length, cfg.n_train, cfg.n_test)
     folders = model_folders(inputs)
     base = tables.base_model(folders)
     encoders = {name: (folder, None) for name, folder in folders.items()}
     if cfg.random_weights:
         encoders[f"{base}{RANDOM}"] = (folders[base], cfg.seed)
-    context = Context(cfg, corpora, out.path("scratch"), out.path("fits"), base, {}, out.machine)
+    context = Context(cfg, corpora, out.path("scratch"), out.path("fits"), base, {}, machine)
 
     for name, (folder, random_seed) in encoders.items():
         model, tokenizer = load_encoder(folder, random_seed=random_seed)
@@ -79,9 +81,9 @@ def run(cfg: ProbeConfig, inputs: Inputs, out: StageDir) -> None:
         todo = [unit for unit in units if not context.path(unit).is_file()]
         if todo:
             store_states(model, tokenizer, corpora, context.states / name, precision=cfg.precision,
-                         max_tokens=cfg.batch_tokens, device=out.machine.device, progress=out.progress)
+                         max_tokens=cfg.batch_tokens, device=machine.device, progress=progress)
             finished = run_fits(fit_unit, todo, context, 3 * model.config.hidden_size)
-            for _ in out.progress(finished, total=len(todo), desc=f"probing {name}"):
+            for _ in progress(finished, total=len(todo), desc=f"probing {name}"):
                 pass
         shutil.rmtree(context.states / name, ignore_errors=True)
 

@@ -12,19 +12,20 @@ import torch
 from transformers import AutoModel, AutoTokenizer
 from transformers.utils import logging
 
-from pcfg_artifact.artifacts import Machine, Ragged
 from pcfg_artifact.errors import StageError, UsageError
 from pcfg_artifact.grammar import PCFG
+from pcfg_artifact.inputs import Inputs
+from pcfg_artifact.machine import Machine, available_memory
 from pcfg_artifact.parsing.charts import cell_bounds
 from pcfg_artifact.probing.corpus import Corpus, Layer, unseen
 from pcfg_artifact.probing.representations import Pooling, extract, max_pieces
 from pcfg_artifact.probing.tables import Unit
 from pcfg_artifact.probing.tasks import TWO_LAYER
+from pcfg_artifact.ragged import Ragged
 from pcfg_artifact.seeding import derive_seed
-from pcfg_artifact.stages.inputs import Inputs
-from pcfg_artifact.stages.pool import run_jobs
 from pcfg_artifact.treebank.binarise import unbinarise
 from pcfg_artifact.treebank.tree import Tree
+from pcfg_artifact.workers.pool import run_jobs
 
 # corpus -> split whose span scores the stage `marginals` wrote
 SPLITS = {"PCFG train": "probe_train", "PCFG test": "probe_test", "PTB train": "train", "PTB test": "test"}
@@ -188,6 +189,4 @@ def device_of(machine: Machine) -> str:
 def workers_that_fit(n_workers: int, corpora: Mapping[str, Corpus], n_inputs: int) -> int:
     """As many workers as memory holds: each needs its inputs once and as much again for the fit's own arrays."""
     n_rows = max(int(corpus.lengths.sum()) for corpus in corpora.values())
-    lines = Path("/proc/meminfo").read_text().splitlines()
-    available = next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
-    return max(1, min(n_workers, available // (2 * 4 * n_rows * n_inputs + WORKER_BYTES)))
+    return max(1, min(n_workers, available_memory() // (2 * 4 * n_rows * n_inputs + WORKER_BYTES)))

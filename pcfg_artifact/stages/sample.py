@@ -12,14 +12,16 @@ from pathlib import Path
 from pcfg_artifact.artifacts import Metric, RaggedWriter, StageDir
 from pcfg_artifact.config import SampleConfig
 from pcfg_artifact.grammar.sampling import SampledTrees, Sampler, token_dtype
+from pcfg_artifact.inputs import Inputs
+from pcfg_artifact.machine import Machine
+from pcfg_artifact.progress import progress
 from pcfg_artifact.seeding import derive_seed
-from pcfg_artifact.stages.inputs import Inputs
 
 WITH_TREES = ("validation", "probe_train", "probe_test")  # pre-training never looks at trees: not stored
 BLOCK = 20_000  # sentences drawn at once: about 2 MB of rules
 
 
-def run(cfg: SampleConfig, inputs: Inputs, out: StageDir) -> None:
+def run(cfg: SampleConfig, inputs: Inputs, out: StageDir, machine: Machine) -> None:
     grammar = inputs.pcfg()
     sizes = {"pretraining": cfg.n_pretraining, "validation": cfg.n_validation,
              "probe_train": cfg.n_probe_train, "probe_test": cfg.n_probe_test}
@@ -27,7 +29,7 @@ def run(cfg: SampleConfig, inputs: Inputs, out: StageDir) -> None:
     for split, n in sizes.items():
         sampler = Sampler(grammar, derive_seed(cfg.seed, "sample", split), cfg.max_length)
         drawn = write_shard(out.path(split), sampler, 0, n, with_rules=split in WITH_TREES,
-                            n_workers=out.machine.n_workers, progress=out.progress)
+                            n_workers=machine.n_workers, progress=progress)
         metrics += [Metric("sample", split, "mean_length", cfg.seed, drawn.n_tokens / n, n, "words"),
                     Metric("sample", split, "longest", cfg.seed, drawn.longest, n, "words"),
                     Metric("sample", split, "rejected", cfg.seed, drawn.n_rejected, n, "count")]

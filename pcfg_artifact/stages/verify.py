@@ -10,15 +10,16 @@ from typing import Any
 from pcfg_artifact import storage
 from pcfg_artifact.artifacts import Folder, Manifest, StageDir
 from pcfg_artifact.config import VerifyConfig
-from pcfg_artifact.stages.expected import load_paper, load_record, load_relations, read_run
-from pcfg_artifact.stages.inputs import Inputs
+from pcfg_artifact.inputs import Inputs
+from pcfg_artifact.machine import Machine
+from pcfg_artifact.records import load_paper, load_record, load_relations, read_run
 from pcfg_artifact.verification import charts, comparison, figures, report, summary, tables
 from pcfg_artifact.verification.cells import find_roles, tabulate
 from pcfg_artifact.verification.drawing import Drawing
 from pcfg_artifact.verification.report import Facts, Page, StageFacts
 
 
-def run(cfg: VerifyConfig, inputs: Inputs, out: StageDir) -> None:
+def run(cfg: VerifyConfig, inputs: Inputs, out: StageDir, machine: Machine) -> None:
     folders = {stage: inputs[stage] for stage in inputs.stages()}
     what, measured, manifests = read_run(cfg.expected, folders)
     paper, record, relations = load_paper(), load_record(cfg.expected), load_relations()

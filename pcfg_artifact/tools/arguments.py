@@ -10,7 +10,7 @@ from typing import Any
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.grammar.rulefile import from_text
-from pcfg_artifact.pipeline import progress
+from pcfg_artifact.progress import progress
 from pcfg_artifact.treebank.reading import Treebank, read_treebank
 
 

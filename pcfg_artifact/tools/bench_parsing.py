@@ -17,13 +17,12 @@ import torch
 
 from pcfg_artifact.grammar import PCFG, learn_pcfg
 from pcfg_artifact.grammar.sampling import Sampler
+from pcfg_artifact.machine import peak_memory_mb, reset_peak_memory, single_thread
 from pcfg_artifact.parsing import inside_outside, sentence_leaves
 from pcfg_artifact.parsing.compiled import compiled
 from pcfg_artifact.parsing.cpu import Engine as CpuEngine
 from pcfg_artifact.parsing.torch_engine import Engine as TorchEngine
-from pcfg_artifact.pipeline import peak_memory_mb, reset_peak_memory
 from pcfg_artifact.seeding import stream
-from pcfg_artifact.threads import single_thread
 from pcfg_artifact.treebank.reading import Treebank
 from pcfg_artifact.treebank.splits import split
 

@@ -15,12 +15,12 @@ import torch
 from transformers import DataCollatorForLanguageModeling, PrinterCallback, Trainer, TrainingArguments
 from transformers.utils import logging
 
-from pcfg_artifact.artifacts import Ragged
 from pcfg_artifact.mlm import tokenizer as tokens
 from pcfg_artifact.mlm.data import MaskedCorpus
 from pcfg_artifact.mlm.model import Shape, build_config, build_model
 from pcfg_artifact.mlm.training import Recipe, train
 from pcfg_artifact.parsing.masks import Masking
+from pcfg_artifact.ragged import Ragged
 from pcfg_artifact.seeding import stream
 
 # CRAFT's vocabulary and lengths (a mean of 25.7 and a long tail), and a model that a CPU trains in minutes.

@@ -25,8 +25,8 @@ from pcfg_artifact.constructions.filling import example
 from pcfg_artifact.constructions.transformer import ConstructedTransformer
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar import PCFG
+from pcfg_artifact.machine import single_thread
 from pcfg_artifact.parsing import inside_outside
-from pcfg_artifact.threads import single_thread
 from pcfg_artifact.tools.arguments import add_grammar_argument, load_grammar
 from pcfg_artifact.verification.charts import filling
 

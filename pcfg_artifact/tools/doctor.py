@@ -12,8 +12,8 @@ import re
 from importlib import metadata
 from pathlib import Path
 
-from pcfg_artifact import config, preflight
-from pcfg_artifact.preflight import Machine, Need
+from pcfg_artifact import machine
+from pcfg_artifact.machine import Hardware, Need
 
 EXAMPLE = "run_all.sh doctor"
 
@@ -23,13 +23,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    machine = preflight.read_machine(args.out)
+    hardware = machine.read_hardware(args.out)
     problems: list[str] = []
-    facts = [("Python", _python()), ("packages", _packages(problems)), ("CPU", _cpu()), ("memory", _memory(machine)),
-             ("disk", f"{machine.disk_gb:.1f} GB free at {machine.place}"), ("GPU", _gpu(machine)),
-             ("/dev/shm", "none" if machine.shared_gb is None else f"{machine.shared_gb:.1f} GB")]
-    problems += preflight.machine_problems(machine, Need(device="auto", n_gpus=None, processes=None, disk_gb=0.0))
-    if unused := preflight.unused_gpu(machine):
+    facts = [("Python", _python()), ("packages", _packages(problems)), ("CPU", _cpu()), ("memory", _memory(hardware)),
+             ("disk", f"{hardware.disk_gb:.1f} GB free at {hardware.place}"), ("GPU", _gpu(hardware)),
+             ("/dev/shm", "none" if hardware.shared_gb is None else f"{hardware.shared_gb:.1f} GB")]
+    problems += machine.machine_problems(hardware, Need(device="auto", n_gpus=None, processes=None, disk_gb=0.0))
+    if unused := machine.unused_gpu(hardware):
         problems.append(unused)
     for name, text in facts:
         print(f"{name:<10} {text}")
@@ -64,19 +64,17 @@ def _packages(problems: list[str]) -> str:
 
 def _cpu() -> str:
     model = re.search(r"^model name\s*:\s*(.+)$", _read("/proc/cpuinfo"), re.MULTILINE)
-    return f"{config.available_cores()} of {os.cpu_count()} cores usable, {model[1] if model else platform.machine()}"
+    return f"{machine.available_cores()} of {os.cpu_count()} cores usable, {model[1] if model else platform.machine()}"
 
 
-def _memory(machine: Machine) -> str:
-    if machine.memory_gb is None:
-        return "unknown (no /proc/meminfo)"
-    return f"{machine.memory_gb:.1f} of {machine.total_memory_gb:.1f} GB free"
+def _memory(hardware: Hardware) -> str:
+    return f"{hardware.memory_gb:.1f} of {hardware.total_memory_gb:.1f} GB free"
 
 
-def _gpu(machine: Machine) -> str:
-    if machine.gpus:
-        return (f"{len(machine.gpus)} x {machine.gpus[0]}, driver {machine.driver or 'unknown'}, "
-                f"CUDA {machine.cuda} in torch")
+def _gpu(hardware: Hardware) -> str:
+    if hardware.gpus:
+        return (f"{len(hardware.gpus)} x {hardware.gpus[0]}, driver {hardware.driver or 'unknown'}, "
+                f"CUDA {hardware.cuda} in torch")
     return f"none; torch {metadata.version('torch')} runs on the CPU"
 
 

@@ -26,7 +26,7 @@ from pcfg_artifact.parsing.engine import BACKENDS
 from pcfg_artifact.parsing.labelling import NO_LABEL, labelled_tree
 from pcfg_artifact.parsing.latent import latent_parses
 from pcfg_artifact.parsing.scoring import gold_spans
-from pcfg_artifact.pipeline import progress
+from pcfg_artifact.progress import progress
 from pcfg_artifact.seeding import stream
 from pcfg_artifact.tools.arguments import (
     add_grammar_argument,

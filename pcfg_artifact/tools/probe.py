@@ -16,11 +16,11 @@ from pathlib import Path
 
 from pcfg_artifact import storage
 from pcfg_artifact.errors import UsageError
-from pcfg_artifact.pipeline import progress
 from pcfg_artifact.probing.corpus import Corpus, unseen
 from pcfg_artifact.probing.fitting import LinearFit, NetworkFit
 from pcfg_artifact.probing.representations import fitting_sentences
 from pcfg_artifact.probing.tasks import PROBES, Fits, run_task, tree_task
+from pcfg_artifact.progress import progress
 from pcfg_artifact.stages.probed import as_read, load_encoder, store_states, stored_layer
 from pcfg_artifact.tools.arguments import add_treebank_arguments, load_grammar, load_treebank
 from pcfg_artifact.treebank.splits import split

@@ -12,9 +12,10 @@ import platform
 import subprocess
 from pathlib import Path
 
-from pcfg_artifact import config, pipeline
+from pcfg_artifact import config, freshness, pipeline
 from pcfg_artifact.artifacts import Folder, Manifest
-from pcfg_artifact.stages.expected import (
+from pcfg_artifact.machine import available_cores
+from pcfg_artifact.records import (
     EXPECTED,
     load_record,
     load_relations,
@@ -51,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
                      settings_hash({stage.name: config.as_json(profile.stage(stage.name)) for stage in stages}))
     print(f"recording {args.profile}, seed {seed}, in {out}")
     found = [Manifest.read(out / stage.name) for stage in stages]
-    is_stale = any(m is not None and m.versions.get("pcfg_artifact") != pipeline.code_hash() for m in found)
+    is_stale = any(m is not None and m.versions.get("pcfg_artifact") != freshness.code_hash() for m in found)
     if is_stale:
         print("what is there was made by other code: all of it is made again")
     pipeline.run(profile, out, stages, force=is_stale)
@@ -110,4 +111,4 @@ def provenance(manifests: dict[str, Manifest]) -> str:
     device = sorted({str(manifest.machine.get("device")) for manifest in manifests.values()})
     seconds = sum(manifest.seconds for manifest in manifests.values())
     return (f"commit {commit}{changed}; {', '.join(f'{n} {v}' for n, v in versions.items())}; {platform.system()} "
-            f"{platform.machine()}, {config.available_cores()} cores, {'/'.join(device)}; {seconds:.0f} s")
+            f"{platform.machine()}, {available_cores()} cores, {'/'.join(device)}; {seconds:.0f} s")

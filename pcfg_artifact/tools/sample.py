@@ -12,10 +12,11 @@ import argparse
 import sys
 from pathlib import Path
 
-from pcfg_artifact import artifacts, config, storage
+from pcfg_artifact import artifacts, storage
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.sampling import Sampler
-from pcfg_artifact.pipeline import progress
+from pcfg_artifact.machine import available_cores
+from pcfg_artifact.progress import progress
 from pcfg_artifact.stages.sample import BLOCK, write_shard
 from pcfg_artifact.tools.arguments import add_grammar_argument, load_grammar
 
@@ -71,7 +72,7 @@ def _write(sampler: Sampler, args: argparse.Namespace) -> None:
             if not folder.has(f"{name}/drawn.json"):
                 drawn = write_shard(folder.path(name), sampler, first, min(args.shard_size, args.n - first),
                                     with_rules=args.trees, progress=progress,
-                                    n_workers=args.workers or config.available_cores())
+                                    n_workers=args.workers or available_cores())
                 folder.write_json(f"{name}/drawn", drawn.as_json())
             n_rejected += folder.json(f"{name}/drawn")["n_rejected"]
         folder.write_json("sample", {**description, "n_rejected": n_rejected})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -63,3 +63,22 @@ def wsj_sections(treebank: Treebank) -> dict[str, list[Tree]]:
         if is_wsj and re.fullmatch(r"\d\d", path.parent.name):
             sections.setdefault(path.parent.name, []).extend(trees)
     return sections
+
+
+def wsj_problems(sections: Mapping[str, int], wanted: tuple[str, ...], test: str, n_train: int,
+                      n_test: int) -> list[str]:
+    """Whether a Wall Street Journal is the complete one; `sections`: section -> trees found.
+
+    A source without any of the wanted sections is another treebank, and not judged here.
+    """
+    if not any(section in sections for section in (*wanted, test)):
+        return []
+    missing = [section for section in (*wanted, test) if not sections.get(section)]
+    counts = ", ".join(f"{section}: {sections.get(section, 0):,}" for section in (*wanted, test))
+    found = sum(sections.get(section, 0) for section in wanted), sections.get(test, 0)
+    if found == (n_train, n_test):
+        return []
+    what = f"sections {', '.join(missing)} are missing" if missing else "some sections are incomplete"
+    return [f"the Penn Treebank is not complete, {what}: {found[0]:,} trees in sections {wanted[0]}-{wanted[-1]} and "
+            f"{found[1]:,} in section {test}, expected {n_train:,} and {n_test:,} (found {counts}); mount the whole "
+            f"wsj folder of the treebank's third release, or judge it as another treebank with the profile reduced"]

@@ -14,16 +14,21 @@ LEVELS = [
     {"cli"},
     {"tools"},
     {"pipeline"},
+    {"planning"},
     {"stages"},
+    {"workers"},
+    {"records"},
+    {"inputs"},
     {"verification", "probing", "mlm", "constructions"},
     {"approximation"},
     {"parsing"},
     {"grammar"},
     {"treebank"},
-    {"config", "preflight"},
+    {"freshness"},
+    {"config"},
     {"artifacts"},
     {"storage"},
-    {"errors", "seeding", "threads"},
+    {"errors", "seeding", "machine", "progress", "ragged"},
 ]
 LEVEL = {name: depth for depth, names in enumerate(LEVELS) for name in names}
 LIBRARIES = {"verification", "probing", "mlm", "constructions", "approximation", "parsing", "grammar", "treebank"}

@@ -13,8 +13,8 @@ import torch
 
 from pcfg_artifact.errors import CorruptArtifact, StageError
 from pcfg_artifact.mlm.training import Progress
-from pcfg_artifact.stages import checkpoints
-from pcfg_artifact.stages.launch import run_workers
+from pcfg_artifact.workers import checkpoints
+from pcfg_artifact.workers.launch import run_workers
 
 
 def progress_at(step: int, size: int = 100) -> Progress:
@@ -108,10 +108,10 @@ def test_a_worker_that_fails_ends_the_others_and_its_message_is_the_error(tmp_pa
 def test_workers_end_when_their_parent_is_killed(tmp_path):
     """A parent that runs workers is ended by kill -9; its worker asks the kernel to follow it."""
     marker = tmp_path / "child"
-    worker = ("from pcfg_artifact.stages.pretrain_worker import end_with_parent; import os, pathlib, time; "
+    worker = ("from pcfg_artifact.workers.trainer import end_with_parent; import os, pathlib, time; "
               f"end_with_parent(None); pathlib.Path({str(marker)!r}).write_text(str(os.getpid())); time.sleep(100)")
     parent = subprocess.Popen([sys.executable, "-c", (
-        "from pathlib import Path; from pcfg_artifact.stages.launch import run_workers; "
+        "from pathlib import Path; from pcfg_artifact.workers.launch import run_workers; "
         f"list(run_workers({{'w': ('-c', {worker!r})}}, {{'w': Path({str(tmp_path / 'log')!r})}}, 1, lambda: 0))")],
         env={"PYTHONPATH": str(Path(checkpoints.__file__).parents[2]), "PATH": ""})
     deadline = time.monotonic() + 60

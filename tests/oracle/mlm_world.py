@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from torch import distributed
 
-from pcfg_artifact.artifacts import Ragged
 from pcfg_artifact.mlm.data import MaskedCorpus
 from pcfg_artifact.mlm.evaluation import mean_loss
 from pcfg_artifact.mlm.model import Shape, build_config, build_model
 from pcfg_artifact.mlm.training import Place, Recipe, train
 from pcfg_artifact.parsing.masks import Masking
+from pcfg_artifact.ragged import Ragged
 
 N_WORDS, STEPS, BATCH = 60, 20, 16
 # float16 where this processor's build of torch can multiply it

@@ -5,7 +5,6 @@ import itertools
 import numpy as np
 import pytest
 
-from pcfg_artifact.artifacts import Ragged
 from pcfg_artifact.grammar import sample_trees
 from pcfg_artifact.mlm.evaluation import as_batch, mean_loss, predictions
 from pcfg_artifact.mlm.model import Shape, build_config, build_model
@@ -20,6 +19,7 @@ from pcfg_artifact.mlm.optimum import (
     word_depths,
 )
 from pcfg_artifact.parsing import inside_outside, masked_log_probs
+from pcfg_artifact.ragged import Ragged
 
 EXACT = 1e-10  # float64 dynamic programme against sums of a few dozen products
 

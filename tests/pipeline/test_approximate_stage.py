@@ -3,10 +3,11 @@
 import pytest
 
 from pcfg_artifact import config, pipeline
-from pcfg_artifact.artifacts import Folder, Machine, StageDir
+from pcfg_artifact.artifacts import Folder, StageDir
 from pcfg_artifact.grammar import PCFG, sample_trees
+from pcfg_artifact.inputs import Inputs
+from pcfg_artifact.machine import Machine
 from pcfg_artifact.stages import approximate
-from pcfg_artifact.stages.inputs import Inputs
 
 SMALL = ["approximate.n_interminals=[2, 3]", "approximate.n_preterminals=3", "approximate.n_projected=3",
          "approximate.ranks=[2]", "approximate.ablation_ranks=[2]", "approximate.merged_interminals=[2]",
@@ -31,8 +32,8 @@ def measured(tmp_path_factory):
     found = []
     for n_threads in (1, 3):
         out = StageDir(root / f"approximate-{n_threads}")
-        out.machine = Machine("cpu", n_threads)
-        approximate.run(profile.approximate, Inputs({"grammar": root / "run" / "grammar"}, ""), out)
+        approximate.run(profile.approximate, Inputs({"grammar": root / "run" / "grammar"}, ""), out,
+                        Machine("cpu", n_threads))
         found.append(Folder(out.root).metrics())
     return found
 

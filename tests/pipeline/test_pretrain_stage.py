@@ -19,9 +19,12 @@ from pcfg_artifact.artifacts import StageDir
 from pcfg_artifact.config import SampleConfig, load_profile
 from pcfg_artifact.errors import StageError
 from pcfg_artifact.grammar import PCFG
-from pcfg_artifact.stages import launch, pretrain, pretrain_worker, sample
-from pcfg_artifact.stages.inputs import Inputs
+from pcfg_artifact.inputs import Inputs
+from pcfg_artifact.machine import Machine
+from pcfg_artifact.stages import pretrain, sample
+from pcfg_artifact.workers import jobs, launch, trainer
 
+MACHINE = Machine("cpu", 2)
 NOUNS = [f"noun{k}" for k in range(12)]
 VERBS = [f"verb{k}" for k in range(8)]
 SMALL = {"models": ("A2L1", "A1L2"), "width": 32, "max_length": 40, "batch_size": 16, "batch_tokens": 256, "steps": 60,
@@ -44,7 +47,7 @@ def run_folder(tmp_path_factory) -> Path:
     grammar.save(root / "grammar" / "vm")
     storage.write_json(root / "grammar" / "sizes.json", {"variant": "vm"})
     config = SampleConfig(seed=0, max_length=30, n_pretraining=2000, n_validation=200, n_probe_train=5, n_probe_test=5)
-    sample.run(config, inputs_of(root), StageDir(root / "sample"))
+    sample.run(config, inputs_of(root), StageDir(root / "sample"), MACHINE)
     return root
 
 
@@ -52,20 +55,19 @@ def inputs_of(root: Path) -> Inputs:
     return Inputs({"grammar": root / "grammar", "sample": root / "sample"}, "none")
 
 
+def write_jobs(config, run_folder: Path, out: StageDir) -> None:
+    shards = {split: run_folder / "sample" / split / "tokens" for split in ("pretraining", "validation")}
+    jobs.write_jobs(config, PCFG.load(run_folder / "grammar" / "vm").words, shards, out, MACHINE)
+
+
 def small_config(**changes):
     return dataclasses.replace(load_profile("smoke").pretrain, **{**SMALL, **changes})
 
 
-def stage_dir(folder: Path) -> StageDir:
-    out = StageDir(folder)
-    out.machine = out.machine._replace(n_workers=2)
-    return out
-
-
 @pytest.fixture(scope="module")
 def finished(run_folder) -> StageDir:
-    out = stage_dir(run_folder / "pretrain")
-    pretrain.run(small_config(), inputs_of(run_folder), out)
+    out = StageDir(run_folder / "pretrain")
+    pretrain.run(small_config(), inputs_of(run_folder), out, MACHINE)
     return out
 
 
@@ -99,19 +101,17 @@ def test_rows_have_perplexities_between_the_optimum_and_unigram(finished):
 def test_a_finished_model_is_never_trained_again(finished, run_folder, monkeypatch):
     finished.path("models/A1L2/training.json").rename(run_folder / "aside.json")
     started = []
-    monkeypatch.setattr(pretrain, "run_workers", lambda commands, *_: started.extend(commands) or iter(()))
-    pretrain.train_models(small_config(), finished)
+    monkeypatch.setattr(jobs, "run_workers", lambda commands, *_: started.extend(commands) or iter(()))
+    jobs.train_models(small_config(), finished, MACHINE)
     (run_folder / "aside.json").rename(finished.path("models/A1L2/training.json"))
     assert started == ["A1L2"]
 
 
 def test_another_list_of_models_trains_only_what_is_new(finished, run_folder, tmp_path):
-    out = stage_dir(tmp_path / "pretrain")
+    out = StageDir(tmp_path / "pretrain")
     shutil.copytree(finished.root, out.root)
-    grammar, inputs = PCFG.load(run_folder / "grammar" / "vm"), inputs_of(run_folder)
-
     def pending(**changes):
-        pretrain.write_jobs(small_config(**changes), grammar, inputs, out)
+        write_jobs(small_config(**changes), run_folder, out)
         return [name for name in small_config(**changes).models if not out.has(f"models/{name}/training.json")]
 
     assert pending(models=("A1L2", "A2L1", "A2L2"), n_exact=10) == ["A2L2"]
@@ -124,11 +124,11 @@ def test_another_list_of_models_trains_only_what_is_new(finished, run_folder, tm
 def test_kill_9_at_any_step_and_resume_gives_identical_weights_and_curve(finished, run_folder):
     """Dropout is on.  The stage's own run is the unbroken one; another is killed at a random moment and continued."""
     folder = run_folder / "killed"
-    out = stage_dir(folder)
-    pretrain.write_jobs(small_config(), PCFG.load(run_folder / "grammar" / "vm"), inputs_of(run_folder), out)
+    out = StageDir(folder)
+    write_jobs(small_config(), run_folder, out)
     job = out.path("scratch/A1L2/job.json")
     environment = {**os.environ, "PYTHONPATH": str(Path(pretrain.__file__).parents[2]), "OMP_NUM_THREADS": "1"}
-    worker = subprocess.Popen([sys.executable, "-m", "pcfg_artifact.stages.pretrain_worker", str(job)], env=environment,
+    worker = subprocess.Popen([sys.executable, "-m", "pcfg_artifact.workers.trainer", str(job)], env=environment,
                               stdout=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
     while not list(job.parent.glob("step-*14")) and time.monotonic() < deadline and worker.poll() is None:
@@ -138,7 +138,7 @@ def test_kill_9_at_any_step_and_resume_gives_identical_weights_and_curve(finishe
     worker.wait()
     assert not out.path("models/A1L2").exists(), "the worker finished before it could be killed"
     assert list(job.parent.glob("step-*"))
-    pretrain_worker.run_job(job)
+    trainer.run_job(job)
     resumed, unbroken = out.path("models/A1L2"), finished.path("models/A1L2")
     facts = json.loads((job.parent / "facts.json").read_text())
     assert facts["resumed_from_step"] >= 14
@@ -148,12 +148,12 @@ def test_kill_9_at_any_step_and_resume_gives_identical_weights_and_curve(finishe
 
 
 def test_the_worker_starts_torchrun_itself_whatever_a_cluster_put_into_the_environment(run_folder, monkeypatch):
-    out = stage_dir(run_folder / "two processes")
+    out = StageDir(run_folder / "two processes")
     config = small_config(models=("A2L1",), steps=4, schedule_steps=4, processes=2)
     monkeypatch.setenv("RANK", "3")
     monkeypatch.setenv("WORLD_SIZE", "8")
-    pretrain.write_jobs(config, PCFG.load(run_folder / "grammar" / "vm"), inputs_of(run_folder), out)
-    pretrain.train_models(config, out)
+    write_jobs(config, run_folder, out)
+    jobs.train_models(config, out, MACHINE)
     assert out.json("scratch/A2L1/facts")["world_size"] == 2
     assert len(out.json("models/A2L1/training")["losses"]) == 4
 
@@ -175,11 +175,11 @@ def test_sentences_of_another_vocabulary_are_refused(run_folder, tmp_path):
     storage.write_json(tmp_path / "grammar" / "sizes.json", {"variant": "vm"})
     inputs = Inputs({"grammar": tmp_path / "grammar", "sample": run_folder / "sample"}, "none")
     with pytest.raises(StageError, match="does not match the grammar: it holds word .*, expected 0 to 0"):
-        pretrain.run(small_config(), inputs, stage_dir(tmp_path / "pretrain"))
+        pretrain.run(small_config(), inputs, StageDir(tmp_path / "pretrain"), MACHINE)
 
 
 def test_a_model_of_another_vocabulary_is_refused(finished, run_folder, tmp_path):
     grammar = PCFG.load(run_folder / "grammar" / "vm")
     renamed = dataclasses.replace(grammar, words=("other", *grammar.words[1:]))
     with pytest.raises(StageError, match="A2L1: the vocabulary does not match the grammar: .* token 5 is"):
-        pretrain.against_optimum(small_config(), renamed, inputs_of(run_folder), finished)
+        pretrain.against_optimum(small_config(), renamed, inputs_of(run_folder), finished, MACHINE)

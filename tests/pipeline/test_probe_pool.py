@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from pcfg_artifact.artifacts import Machine
 from pcfg_artifact.errors import StageError
-from pcfg_artifact.stages.pool import run_jobs
+from pcfg_artifact.machine import Machine
 from pcfg_artifact.stages.probed import device_of
+from pcfg_artifact.workers.pool import run_jobs
 
 
 def work(context, job):
@@ -50,7 +50,7 @@ def test_a_worker_that_dies_is_an_error_that_says_what_to_do():
 
 PARENT = """
 import pathlib, sys
-from pcfg_artifact.stages.pool import run_jobs
+from pcfg_artifact.workers.pool import run_jobs
 from test_probe_pool import sleep
 if __name__ == "__main__":
     list(run_jobs(sleep, [1, 2], sys.argv[1], 2))

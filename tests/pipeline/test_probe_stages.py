@@ -6,15 +6,17 @@ import numpy as np
 import pytest
 
 from pcfg_artifact import artifacts, cli, config, pipeline
-from pcfg_artifact.artifacts import Machine, Ragged, StageDir
+from pcfg_artifact.artifacts import StageDir
 from pcfg_artifact.grammar import PCFG, sample_trees
+from pcfg_artifact.inputs import Inputs
+from pcfg_artifact.machine import Machine
 from pcfg_artifact.mlm.model import Shape, build_config, build_model
 from pcfg_artifact.mlm.tokenizer import build_tokenizer
 from pcfg_artifact.parsing import inside_outside, labelled_recall
 from pcfg_artifact.parsing.charts import cell_bounds
 from pcfg_artifact.probing.tasks import PROBES
+from pcfg_artifact.ragged import Ragged
 from pcfg_artifact.stages import attention, control, probe
-from pcfg_artifact.stages.inputs import Inputs
 from pcfg_artifact.stages.probed import read_corpora
 
 MODELS = ("A2L1", "A2L2")
@@ -63,8 +65,7 @@ def world(tmp_path_factory):
 def run_stage(stage, name, world):
     profile, inputs, root = world
     folder = artifacts.begin(root / name, "test")
-    folder.machine, folder.progress = Machine("cpu", 2), pipeline.progress
-    stage.run(profile.stage(name), inputs, folder)
+    stage.run(profile.stage(name), inputs, folder, Machine("cpu", 2))
     return folder
 
 

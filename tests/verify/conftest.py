@@ -11,8 +11,9 @@ import yaml
 
 from pcfg_artifact.artifacts import Folder, Manifest, Metric, StageDir, read_csv
 from pcfg_artifact.config import VerifyConfig
+from pcfg_artifact.inputs import Inputs
+from pcfg_artifact.machine import Machine
 from pcfg_artifact.stages import verify
-from pcfg_artifact.stages.inputs import Inputs
 from pcfg_artifact.verification.cells import Cell, collect, find_roles
 from pcfg_artifact.verification.derived import derive
 from pcfg_artifact.verification.expectations import parse_paper
@@ -191,5 +192,6 @@ def finished(write_run, tmp_path_factory) -> StageDir:
     root = tmp_path_factory.mktemp("good")
     folders = write_run(plausible_rows(), root)
     out = StageDir(root / "verify")
-    verify.run(VerifyConfig(seed=0, expected="paper"), Inputs({n: f.root for n, f in folders.items()}, "embedded"), out)
+    verify.run(VerifyConfig(seed=0, expected="paper"), Inputs({n: f.root for n, f in folders.items()}, "embedded"), out,
+               Machine("cpu", 2))
     return out

@@ -8,14 +8,15 @@ import re
 import pytest
 import yaml
 
-from pcfg_artifact import pipeline
+from pcfg_artifact import config, pipeline, planning, records
 from pcfg_artifact.artifacts import Folder, Manifest, StageDir
 from pcfg_artifact.cli import main
 from pcfg_artifact.config import VerifyConfig
 from pcfg_artifact.errors import StageError
-from pcfg_artifact.stages import expected, verify
-from pcfg_artifact.stages.expected import load_record, read_run
-from pcfg_artifact.stages.inputs import Inputs
+from pcfg_artifact.inputs import Inputs
+from pcfg_artifact.machine import Machine
+from pcfg_artifact.records import load_record, read_run
+from pcfg_artifact.stages import verify
 from pcfg_artifact.tools import record as record_tool
 from pcfg_artifact.verification.comparison import judge, passed
 
@@ -30,7 +31,7 @@ def plain(monkeypatch):
 
 def verified(folders, root, cfg=PAPER):
     out = StageDir(root / "verify")
-    verify.run(cfg, Inputs({name: folder.root for name, folder in folders.items()}, "embedded"), out)
+    verify.run(cfg, Inputs({name: folder.root for name, folder in folders.items()}, "embedded"), out, Machine("cpu", 2))
     return out
 
 
@@ -77,14 +78,14 @@ def test_what_is_wrong_turns_the_verdict(rows, write_run, tmp_path, plain, plant
 
 def test_the_exit_code_of_the_pipeline_is_the_verdict(tmp_path, monkeypatch, capsys):
     verify_only = [stage for stage in pipeline.STAGES if stage.name == "verify"]
-    monkeypatch.setattr(pipeline, "_refuse_early", lambda *_: None)
-    monkeypatch.setattr(pipeline, "_input_hashes", lambda *_: {})
-    monkeypatch.setattr(pipeline, "_why_run", lambda *_: None)
+    monkeypatch.setattr(planning, "refuse_early", lambda *_: None)
+    monkeypatch.setattr(planning, "input_hashes", lambda *_: {})
+    monkeypatch.setattr(planning, "why_run", lambda *_: None)
     for passes, code in ((True, 0), (False, 1)):
         out = StageDir(tmp_path / str(code) / "verify")
         out.write_json("verdict", {"passed": passes, "profile": "smoke"})
         out.write_text("summary.txt", "the summary\n")
-        assert pipeline.run(None, tmp_path / str(code), verify_only) == code
+        assert pipeline.run(config.load_profile("smoke"), tmp_path / str(code), verify_only) == code
         assert capsys.readouterr().out == f"the summary\nreport: {out.path('report.html')}\n"
 
 
@@ -106,7 +107,7 @@ def recorder(make_rows, write_run, tmp_path, monkeypatch):
     """`record` on made-up runs: every call to the pipeline writes the rows of its seed."""
     folder = tmp_path / "expected_results"
     folder.mkdir()
-    (folder / "relations.yaml").write_bytes((expected.EXPECTED / "relations.yaml").read_bytes())
+    (folder / "relations.yaml").write_bytes((records.EXPECTED / "relations.yaml").read_bytes())
     names = list(write_run([], tmp_path / "names"))
 
     def run(profile, out, stages, force):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pcfg_artifact.grammar import PCFG
-from pcfg_artifact.threads import single_thread
+from pcfg_artifact.machine import single_thread
 
 N_WORDS = 7
 

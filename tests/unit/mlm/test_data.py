@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from pcfg_artifact.artifacts import Ragged
 from pcfg_artifact.errors import StageError
 from pcfg_artifact.mlm import tokenizer as tokens
 from pcfg_artifact.mlm.data import MaskedCorpus
 from pcfg_artifact.mlm.layout import cut_by_tokens, lay_out
 from pcfg_artifact.parsing.masks import Masking, hide, uniform
+from pcfg_artifact.ragged import Ragged
 
 N_WORDS = 50
 

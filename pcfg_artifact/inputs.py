@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from pcfg_artifact.artifacts import Folder, Ragged
+from pcfg_artifact.artifacts import Folder
 from pcfg_artifact.errors import StageError
 from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.grammar.sampling import SampledTrees
+from pcfg_artifact.ragged import Ragged
 from pcfg_artifact.treebank.brackets import parse_trees
 from pcfg_artifact.treebank.tree import Tree
 

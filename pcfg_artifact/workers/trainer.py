@@ -1,6 +1,6 @@
-"""One process of pre-training: `python -m pcfg_artifact.stages.pretrain_worker JOB.json`, alone or under torchrun.
+"""One process of pre-training: `python -m pcfg_artifact.workers.trainer JOB.json`, alone or under torchrun.
 
-The job file names the model, its settings and the shards; stages/pretrain.py writes it.  With `--processes N` this
+The job file (jobs.py) names the model, its settings and the shards.  With `--processes N` this
 starts torchrun for N of itself.  A checkpoint in the job's folder is continued, a finished model is left alone.
 """
 
@@ -13,16 +13,17 @@ import resource
 import signal
 import sys
 import time
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pcfg_artifact import storage
-from pcfg_artifact.artifacts import Folder, Ragged
+from pcfg_artifact.artifacts import Folder
 from pcfg_artifact.errors import ArtifactError, StageError
+from pcfg_artifact.ragged import Ragged
 
 if TYPE_CHECKING:
     from pcfg_artifact.mlm.training import Place
+    from pcfg_artifact.workers.jobs import TrainingJob
 
 PR_SET_PDEATHSIG = 1
 FINISHED = "training.json"  # in a model's folder, which appears as a whole
@@ -67,66 +68,85 @@ def run_job(path: Path, in_group: bool = False) -> None:
     import torch  # here, so that a process that only starts torchrun does not wait for it
     from torch import distributed
 
-    from pcfg_artifact.mlm import data, evaluation, model, tokenizer, training
+    from pcfg_artifact.mlm import tokenizer
+    from pcfg_artifact.workers.jobs import TrainingJob
+
+    job = TrainingJob.read(path)
+    if (job.final / FINISHED).is_file():
+        return
+    place = enter_group(job.device, job.config.precision, in_group)
+    try:
+        network, result, facts = train_model(job, path.parent, place)
+    except torch.OutOfMemoryError as error:
+        raise StageError(f"{job.model}: out of memory on {place.device} with micro-batches of "
+                         f"{job.config.batch_tokens} tokens; lower pretrain.batch_tokens and run the same command "
+                         f"again") from error
+    if place.rank == 0:
+        storage.write_json(path.parent / FACTS, facts)
+        publish(network, tokenizer.build_tokenizer(job.words, job.config.max_length), result, path.parent, job.final)
+    if place.world_size > 1:
+        distributed.barrier()
+        distributed.destroy_process_group()
+
+
+def train_model(job: TrainingJob, folder: Path, place: Place) -> tuple[Any, dict[str, Any], dict[str, Any]]:
+    """(network, result, facts) after the last step; checkpoints and the step reached are kept in `folder`."""
+    from pcfg_artifact.mlm import data, evaluation, training
     from pcfg_artifact.mlm.optimum import VALIDATION_MASKS
     from pcfg_artifact.parsing.masks import Masking
-    from pcfg_artifact.stages import checkpoints
+    from pcfg_artifact.workers import checkpoints
 
-    job = storage.read_json(path)
-    name, words, cfg, folder, final = job["model"], job["words"], job["config"], path.parent, Path(job["final"])
-    if (final / FINISHED).is_file():
-        return
-    place = enter_group(job["device"], cfg["precision"], in_group)
-    sizes = {"n_words": len(words), "max_length": cfg["max_length"]}
-    common = {"seed": cfg["seed"], "batch_size": cfg["batch_size"], "batch_tokens": cfg["batch_tokens"], **sizes}
-    pretraining = read_shard(job["pretraining"])
-    corpus = data.MaskedCorpus(pretraining, masking=Masking(cfg["mask_rate"], cfg["corruption"]), **common)
+    cfg = job.config
+    pretraining, validation = read_shard(job.pretraining), read_shard(job.validation)
+
+    def corpus_of(shard: Ragged, masking: Masking) -> data.MaskedCorpus:
+        return data.MaskedCorpus(shard, masking=masking, seed=cfg.seed, batch_size=cfg.batch_size,
+                                 batch_tokens=cfg.batch_tokens, n_words=len(job.words), max_length=cfg.max_length)
+
+    corpus = corpus_of(pretraining, Masking(cfg.mask_rate, cfg.corruption))
     # Whatever masks a model is trained with, it is judged under the same ones.
-    training_split, validation_split = (data.MaskedCorpus(shard, masking=VALIDATION_MASKS, **common)
-                                        for shard in (pretraining, read_shard(job["validation"])))
-    config = model.build_config(model.Shape.parse(name), width=cfg["width"], dropout=cfg["dropout"],
-                                initial_scale=cfg["initial_scale"], **sizes)
-    network = model.build_model(config, cfg["seed"])
-    if place.precision == "float64":
-        network.double()
-    recipe = training.Recipe(**{field.name: cfg[field.name] for field in fields(training.Recipe)
-                                if field.name in cfg})
+    training_split, validation_split = (corpus_of(shard, VALIDATION_MASKS) for shard in (pretraining, validation))
+    network = first_network(job, place)
+    recipe = training.Recipe(steps=cfg.steps, schedule_steps=cfg.schedule_steps, warmup_steps=cfg.warmup_steps,
+                             learning_rate=cfg.learning_rate, weight_decay=cfg.weight_decay, clip=cfg.clip)
     start = checkpoints.read_latest(folder)
     first, began = start.step if start else 0, time.monotonic()
 
     def report(step: int, loss: float) -> None:
         if place.rank == 0:
             (folder / STEP).write_text(str(step))
-            print(f"{name} step {step} of {recipe.steps}, loss {loss:.4f}, "
+            print(f"{job.model} step {step} of {recipe.steps}, loss {loss:.4f}, "
                   f"{(step - first) / (time.monotonic() - began):.2f} steps/s", flush=True)
 
     def loss_on(corpus: data.MaskedCorpus, limit: int | None) -> float:
         batches = corpus.in_order("validation", place.rank, place.world_size, limit)
         return evaluation.mean_loss(network, batches, place)
 
-    try:
-        progress = training.train(
-            network, corpus, recipe, seed=cfg["seed"], place=place, start=start, report=report,
-            save=lambda progress: checkpoints.write(folder, progress), save_every=cfg["save_every"],
-            validate=lambda _: loss_on(validation_split, cfg["n_curve"]), validate_every=cfg["validate_every"])
-        seconds = time.monotonic() - began
-        result = {"model": name, "losses": progress.losses, "validation": progress.validation,
-                  "training_loss": loss_on(training_split, len(validation_split.usable)),
-                  "validation_loss": loss_on(validation_split, None), "n_validation": len(validation_split.usable),
-                  "n_left_out": corpus.n_left_out + validation_split.n_left_out}
-    except torch.OutOfMemoryError as error:
-        raise StageError(f"{name}: out of memory on {place.device} with micro-batches of {cfg['batch_tokens']} tokens; "
-                         f"lower pretrain.batch_tokens and run the same command again") from error
-    if place.rank == 0:
-        n_tokens, n_padded = evaluation.count_tokens(corpus, recipe.steps, sample=50)
-        storage.write_json(folder / FACTS, {
-            "tokens_per_second": round((recipe.steps - first) * n_tokens / seconds, 1), "seconds": round(seconds, 1),
-            "padding_share": round(1 - n_tokens / n_padded, 4), "world_size": place.world_size,
-            "precision": place.precision, "resumed_from_step": first, **peak_memory(place.device)})
-        publish(network, tokenizer.build_tokenizer(words, cfg["max_length"]), result, folder, final)
-    if place.world_size > 1:
-        distributed.barrier()
-        distributed.destroy_process_group()
+    reached = training.train(
+        network, corpus, recipe, seed=cfg.seed, place=place, start=start, report=report,
+        save=lambda state: checkpoints.write(folder, state), save_every=cfg.save_every,
+        validate=lambda _: loss_on(validation_split, cfg.n_curve), validate_every=cfg.validate_every)
+    seconds = time.monotonic() - began
+    result = {"model": job.model, "losses": reached.losses, "validation": reached.validation,
+              "training_loss": loss_on(training_split, len(validation_split.usable)),
+              "validation_loss": loss_on(validation_split, None), "n_validation": len(validation_split.usable),
+              "n_left_out": corpus.n_left_out + validation_split.n_left_out}
+    n_tokens, n_padded = evaluation.count_tokens(corpus, recipe.steps, sample=50)
+    facts = {"tokens_per_second": round((recipe.steps - first) * n_tokens / seconds, 1), "seconds": round(seconds, 1),
+             "padding_share": round(1 - n_tokens / n_padded, 4), "world_size": place.world_size,
+             "precision": place.precision, "resumed_from_step": first, **peak_memory(place.device)}
+    return network, result, facts
+
+
+def first_network(job: TrainingJob, place: Place) -> Any:
+    """The model before training, the same in every process."""
+    from pcfg_artifact.mlm import model
+
+    cfg = job.config
+    shape = model.build_config(model.Shape.parse(job.model), n_words=len(job.words), width=cfg.width,
+                               max_length=cfg.max_length, dropout=cfg.dropout, initial_scale=cfg.initial_scale)
+    network = model.build_model(shape, cfg.seed)
+    return network.double() if place.precision == "float64" else network
 
 
 def enter_group(device: str, precision: str, in_group: bool) -> Place:
@@ -156,9 +176,8 @@ def peak_memory(device: str) -> dict[str, float]:
     return facts
 
 
-def read_shard(name: str) -> Ragged:
+def read_shard(path: Path) -> Ragged:
     """A memory-mapped shard, named by its folder and stem as the sample stage writes it."""
-    path = Path(name)
     return Folder(path.parent).ragged(path.name, memory_map=True)
 
 
@@ -166,7 +185,7 @@ def publish(network: Any, tokenizer: Any, result: dict[str, Any], folder: Path, 
     """Write the model's folder beside its checkpoints, give it its final name in one step, and drop the checkpoints."""
     from transformers.utils import logging
 
-    from pcfg_artifact.stages import checkpoints
+    from pcfg_artifact.workers import checkpoints
 
     logging.disable_progress_bar()
     unfinished = folder / "finished"

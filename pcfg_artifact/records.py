@@ -28,7 +28,7 @@ from pcfg_artifact.verification.expectations import (
 )
 from pcfg_artifact.verification.relations import Relation, parse_relations
 
-EXPECTED = Path(__file__).parents[2] / "expected_results"
+EXPECTED = Path(__file__).parents[1] / "expected_results"
 CELLS, OUTCOMES, RELATIONS = "expected.csv", "outcomes.csv", "relations.yaml"
 
 

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from pcfg_artifact import preflight
-from pcfg_artifact.preflight import Machine, Need, machine_problems, read_machine, treebank_problems, unused_gpu
+from pcfg_artifact import machine as machine_module
+from pcfg_artifact.machine import Hardware, Need, machine_problems, read_hardware, unused_gpu
+from pcfg_artifact.treebank.splits import wsj_problems
 
-GOOD = Machine(memory_gb=16.0, total_memory_gb=32.0, disk_gb=100.0, place=Path("/results"), can_write=True,
+GOOD = Hardware(memory_gb=16.0, total_memory_gb=32.0, disk_gb=100.0, place=Path("/results"), can_write=True,
                shared_gb=8.0, gpus=("A", "B"), driver="580.10", cuda="13.0")
 NEED = Need(device="auto", n_gpus=None, processes=None, disk_gb=5.0)
 
@@ -20,7 +21,7 @@ def problems(machine=None, **need):
 def test_a_good_machine_has_no_problem():
     assert problems() == []
     assert problems({"gpus": (), "driver": None, "cuda": None}) == []
-    assert problems({"memory_gb": None, "shared_gb": None}) == []
+    assert problems({"shared_gb": None}) == []
 
 
 @pytest.mark.parametrize(("machine", "need", "words"), [
@@ -53,7 +54,7 @@ def test_one_training_process_needs_no_shared_memory_and_the_cpu_no_gpu():
 
 
 def test_this_machine_can_be_read(tmp_path):
-    machine = read_machine(tmp_path / "not" / "there")
+    machine = read_hardware(tmp_path / "not" / "there")
     assert machine.place == tmp_path
     assert machine.can_write
     assert machine.disk_gb > 0
@@ -63,8 +64,8 @@ WANTED = ("02", "03", "04")
 
 
 def test_a_complete_wsj_and_another_treebank_are_both_accepted():
-    assert treebank_problems({"02": 10, "03": 10, "04": 5, "22": 7, "23": 9}, WANTED, "22", 25, 7) == []
-    assert treebank_problems({}, WANTED, "22", 25, 7) == []
+    assert wsj_problems({"02": 10, "03": 10, "04": 5, "22": 7, "23": 9}, WANTED, "22", 25, 7) == []
+    assert wsj_problems({}, WANTED, "22", 25, 7) == []
 
 
 @pytest.mark.parametrize(("sections", "words"), [
@@ -73,7 +74,7 @@ def test_a_complete_wsj_and_another_treebank_are_both_accepted():
     ({"02": 10, "03": 10, "04": 5}, "sections 22 are missing"),
 ])
 def test_an_incomplete_wsj_is_refused_with_its_counts_by_section(sections, words):
-    [problem] = treebank_problems(sections, WANTED, "22", 25, 7)
+    [problem] = wsj_problems(sections, WANTED, "22", 25, 7)
     assert words in problem
     assert "02: 10" in problem
 
@@ -86,5 +87,5 @@ def test_the_driver_version_is_read_where_the_kernel_says_it(tmp_path, monkeypat
     path = tmp_path / "version"
     if text is not None:
         path.write_text(text)
-    monkeypatch.setattr(preflight, "DRIVER", path)
-    assert preflight._driver() == version
+    monkeypatch.setattr(machine_module, "DRIVER", path)
+    assert machine_module._driver() == version

@@ -1,0 +1,198 @@
+"""The machine: what a stage may use of it, what it has, and what can be known to fail before a run begins.
+
+Everything that asks the system about cores, memory, threads, disks or GPUs does it here.  The checks are pure
+functions of `Hardware`, and each problem they return says what to do about it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+GB = 1 << 30
+SHARED_MEMORY = Path("/dev/shm")
+DRIVER = Path("/proc/driver/nvidia/version")
+LEAST_MEMORY_GB = 2.0  # below this even the smoke profile dies
+LEAST_DISK_GB = 0.5  # beside what the stages write
+LEAST_SHARED_GB = 1.0  # NCCL's buffers between the processes of one machine; Docker's default is 0.06
+
+
+# ---- what a stage may use --------------------------------------------------------------------------------------------
+
+
+class Machine(NamedTuple):
+    """What the running stage may use."""
+
+    device: str
+    n_workers: int
+    n_gpus: int | None = None  # None: every visible one
+
+    @classmethod
+    def here(cls, device: str = "auto", n_workers: int | None = None, n_gpus: int | None = None) -> Machine:
+        """This machine as far as it may be used: `auto` and None are decided by what there is."""
+        return cls(usable_device(device), n_workers or available_cores(), n_gpus)
+
+
+def usable_device(wanted: str) -> str:
+    if wanted != "auto":
+        return wanted
+    import torch  # here, because most stages never need it
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def available_cores() -> int:
+    """Cores this process may use, which inside a container can be fewer than the machine has."""
+    process = psutil.Process()
+    return len(process.cpu_affinity()) if hasattr(process, "cpu_affinity") else psutil.cpu_count() or 1
+
+
+def available_memory() -> int:
+    """Bytes that can be had without swapping."""
+    return int(psutil.virtual_memory().available)
+
+
+@contextmanager
+def single_thread() -> Iterator[None]:
+    """Torch on one thread: for work of many small steps, where threads mostly wait for each other."""
+    import torch  # here, because it takes seconds
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def reset_peak_memory() -> None:
+    with suppress(OSError):  # where it is refused the peak covers the whole process: larger, never smaller
+        Path("/proc/self/clear_refs").write_text("5")  # Linux: VmHWM starts again at the present size
+
+
+def peak_memory_mb() -> float:
+    """Peak resident memory of this process since the last reset, in MB."""
+    peak = re.search(r"^VmHWM:\s+(\d+) kB", _read(Path("/proc/self/status")), re.MULTILINE)
+    return int(peak[1]) / 1024 if peak else 0.0
+
+
+# ---- what it has ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """The facts that decide whether a run can work."""
+
+    memory_gb: float  # free
+    total_memory_gb: float
+    disk_gb: float  # free at `place`
+    place: Path  # the nearest folder of the output that exists
+    can_write: bool
+    shared_gb: float | None
+    gpus: tuple[str, ...]  # those torch can use
+    driver: str | None  # NVIDIA's, if one is installed
+    cuda: str | None  # what torch was built for; None is a CPU build
+
+
+@dataclass(frozen=True)
+class Need:
+    """What a run asks of the machine."""
+
+    device: str  # auto, cpu or cuda
+    n_gpus: int | None  # None: whatever there is
+    processes: int | None  # of data-parallel training; None: one per GPU
+    disk_gb: float
+
+
+def read_hardware(out: Path) -> Hardware:
+    memory = psutil.virtual_memory()
+    place = next(path for path in (out.absolute(), *out.absolute().parents) if path.exists())
+    driver = _driver()
+    gpus, cuda = _gpus() if driver is not None else ((), None)
+    return Hardware(memory_gb=memory.available / GB, total_memory_gb=memory.total / GB,
+                    disk_gb=shutil.disk_usage(place).free / GB, place=place, can_write=os.access(place, os.W_OK),
+                    shared_gb=shutil.disk_usage(SHARED_MEMORY).total / GB if SHARED_MEMORY.is_dir() else None,
+                    gpus=gpus, driver=driver, cuda=cuda)
+
+
+# ---- what would fail ------------------------------------------------------------------------------------------------
+
+
+def machine_problems(hardware: Hardware, need: Need) -> list[str]:
+    """Why a run with this need would fail on this machine, each with its fix; empty where nothing speaks against it."""
+    problems = []
+    if hardware.memory_gb < LEAST_MEMORY_GB:
+        problems.append(f"{hardware.memory_gb:.1f} GB of memory free, {LEAST_MEMORY_GB:g} GB needed at least; close "
+                        f"other programs or give the container more")
+    wanted = need.disk_gb + LEAST_DISK_GB
+    if hardware.disk_gb < wanted:
+        problems.append(f"{hardware.disk_gb:.1f} GB free at {hardware.place}, {wanted:.1f} GB needed; free space or "
+                        f"pass another --out")
+    if not hardware.can_write:
+        problems.append(f"{hardware.place} cannot be written by this user; pass another --out, or in a container mount "
+                        f"a folder that user {os.getuid()} may write")
+    return problems + gpu_problems(hardware, need)
+
+
+def gpu_problems(hardware: Hardware, need: Need) -> list[str]:
+    if need.device == "cpu":
+        return []
+    n_gpus, problems = len(hardware.gpus), []
+    if need.device == "cuda" and not n_gpus:
+        why = unused_gpu(hardware) or "there is no GPU here; run it on a machine with GPUs"
+        problems.append(f"{why}, or run on the CPU with --set machine.device=cpu")
+    if need.n_gpus is not None and need.n_gpus > n_gpus:
+        problems.append(f"{need.n_gpus} GPUs were asked for, {n_gpus} are visible; lower machine.n_gpus, or make more "
+                        f"visible (--gpus all, CUDA_VISIBLE_DEVICES)")
+    # Training in several processes exchanges gradients through shared memory.
+    n_processes = need.processes if need.processes is not None else need.n_gpus or n_gpus
+    if n_gpus and n_processes > 1 and hardware.shared_gb is not None and hardware.shared_gb < LEAST_SHARED_GB:
+        problems.append(f"/dev/shm has {hardware.shared_gb:.2f} GB, {LEAST_SHARED_GB:g} GB needed to train on "
+                        f"{n_processes} GPUs; start the container with --shm-size 8g, or train on one with "
+                        f"--set pretrain.processes=1")
+    return problems
+
+
+def unused_gpu(hardware: Hardware) -> str | None:
+    """Why a GPU that is there cannot be used, and what to do; None where there is none, or torch can use it."""
+    if hardware.driver is None or hardware.gpus:
+        return None
+    if hardware.cuda is None:
+        return f"NVIDIA driver {hardware.driver} is installed, but torch is a CPU build; install torch's default build"
+    return (f"NVIDIA driver {hardware.driver} is installed, but torch (CUDA {hardware.cuda}) cannot use a GPU: the "
+            f"driver is too old for that CUDA, or the container was started without --gpus all; update the driver, or "
+            f"start the container with it")
+
+
+# ---- looking at the machine -----------------------------------------------------------------------------------------
+
+
+def _gpus() -> tuple[tuple[str, ...], str | None]:
+    import torch  # here, because it takes seconds, and a machine without a driver has no GPU to ask for
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a driver that is too old: said once, and better, above
+        usable = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        return tuple(torch.cuda.get_device_name(i) for i in range(usable)), torch.version.cuda
+
+
+def _driver() -> str | None:
+    """The version of NVIDIA's kernel driver, which containers see too, whatever tools they hold."""
+    version = re.search(r"Kernel Module.*?\s(\d+\.[\d.]+)", _read(DRIVER))
+    return version[1] if version else "of unknown version" if DRIVER.exists() else None
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

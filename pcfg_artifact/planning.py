@@ -1,0 +1,160 @@
+"""What a run would do and what it would cost, without doing it; and what can be refused before the first hour."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pcfg_artifact import artifacts, freshness, machine
+from pcfg_artifact.artifacts import Manifest
+from pcfg_artifact.config import Profile
+from pcfg_artifact.errors import TreebankError, UsageError
+from pcfg_artifact.progress import progress
+from pcfg_artifact.records import expected_hash
+from pcfg_artifact.treebank import splits
+from pcfg_artifact.treebank.reading import read_treebank, source_hash
+
+# Inputs that are not stages: the trees, and what verify compares with.
+TREEBANK, EXPECTED = "treebank", "expected_results"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A line of the pipeline's table."""
+
+    name: str
+    reads: tuple[str, ...]
+    what: str
+    keeps: tuple[str, ...] = ()  # parts of its folder that a change of its config or code need not concern
+
+
+@dataclass(frozen=True)
+class PlannedStage:
+    """One line of the plan; without a reason to run the stage is skipped."""
+
+    stage: Stage
+    reason: str | None
+
+
+def plan(profile: Profile, out: Path, stages: Sequence[Stage], *, force: bool = False) -> list[PlannedStage]:
+    """What a run would do, without doing it."""
+    planned: list[PlannedStage] = []
+    pending: set[str] = set()
+    for stage in stages:
+        upstream = sorted(pending & set(stage.reads))
+        reason: str | None
+        if upstream:
+            reason = f"{', '.join(upstream)} will be made again"
+        else:
+            # A stage before the first one planned must be done already: input_hashes says so if it is not.
+            try:
+                inputs = input_hashes(profile, out, stage)
+                reason = "--force" if force else why_run(profile, out, stage, inputs)
+            except TreebankError as error:  # a plan can be read before the data is there
+                reason = f"cannot run yet: {error}"
+        if reason:
+            pending.add(stage.name)
+        planned.append(PlannedStage(stage, reason))
+    return planned
+
+
+def why_run(profile: Profile, out: Path, stage: Stage, inputs: dict[str, str]) -> str | None:
+    """Why the stage must run, or None."""
+    return freshness.why_run(Manifest.read(out / stage.name), out / stage.name, profile.stage(stage.name), inputs,
+                             freshness.stage_code(stage.name))
+
+
+def input_hashes(profile: Profile, out: Path, stage: Stage) -> dict[str, str]:
+    """Input -> hash of what it holds now."""
+    hashes = {}
+    for name in stage.reads:
+        if name == TREEBANK:
+            hashes[name] = source_hash(profile.treebank)
+        elif name == EXPECTED:
+            hashes[name] = expected_hash()
+        else:
+            manifest = Manifest.read(out / name)
+            if manifest is None:
+                raise UsageError(f"stage {stage.name!r} needs {name!r}, which is not done in {out}; "
+                                 f"run it first, e.g. with --from {name}")
+            hashes[name] = manifest.output_hash
+    return hashes
+
+
+# ---- costs ----------------------------------------------------------------------------------------------------------
+
+
+def describe(profile: Profile, out: Path, stages: Sequence[Stage], *, force: bool = False) -> str:
+    """The plan as text: every stage, whether it runs and why, and what it costs in this profile."""
+    lines = [f"profile {profile.name}, treebank {profile.treebank}, output {out}",
+             f"{'stage':<12} {'action':<7} {'time':>9} {'disk':>9}  reason"]
+    total_seconds = total_megabytes = 0.0
+    for planned in plan(profile, out, stages, force=force):
+        seconds, megabytes = profile.cost[planned.stage.name]
+        if planned.reason:
+            total_seconds += seconds
+            total_megabytes += megabytes
+        lines.append(f"{planned.stage.name:<12} {'run' if planned.reason else 'skip':<7} {_duration(seconds):>9} "
+                     f"{megabytes:>6,.0f} MB  {planned.reason or 'done: same code, same config, same inputs'}")
+    lines.append(f"{'to do':<12} {'':<7} {_duration(total_seconds):>9} {total_megabytes:>6,.0f} MB  "
+                 f"estimated for the profile as it stands, on {profile.cost['machine']}")
+    if any(stage.name == "pretrain" for stage in stages):
+        lines += _training_lines(profile)
+    return "\n".join(lines)
+
+
+def _training_lines(profile: Profile) -> list[str]:
+    """What each model of the profile takes, by arithmetic: sizes come from `cost.training`, speeds from estimate.py."""
+    from pcfg_artifact.mlm.estimate import estimate  # here, because it brings transformers
+
+    cfg, about = profile.pretrain, profile.cost["training"]
+    lines = [f"pre-training, for {about['words']:,} words and sentences of {about['mean_length']} words on average, "
+             f"{about['processes']} {about['device']} process(es) a model:"]
+    for name, shape in _shapes(profile).items():
+        cost = estimate(shape, steps=cfg.steps, batch_size=cfg.batch_size, batch_tokens=cfg.batch_tokens,
+                        mean_length=about["mean_length"], mask_rate=cfg.mask_rate, device=about["device"],
+                        n_processes=about["processes"])
+        lines.append(f"  {name:<10} {cost.steps:>7,} steps {_duration(cost.seconds):>9} {cost.megabytes:>8,.0f} MB of "
+                     f"memory a process")
+    return lines
+
+
+def _shapes(profile: Profile) -> dict[str, Any]:
+    """The models of the profile as transformers' configs, for as many words as its costs assume."""
+    from pcfg_artifact.mlm.model import Shape, build_config  # here, because it brings transformers
+
+    cfg = profile.pretrain
+    return {name: build_config(Shape.parse(name), n_words=profile.cost["training"]["words"], width=cfg.width,
+                               max_length=cfg.max_length, dropout=cfg.dropout, initial_scale=cfg.initial_scale)
+            for name in cfg.models}
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+# ---- refusals -------------------------------------------------------------------------------------------------------
+
+
+def refuse_early(profile: Profile, out: Path, stages: Sequence[Stage], force: bool) -> str | None:
+    """Refuse before any work is done what would fail hours later; returns what to say where nothing is refused."""
+    megabytes = sum(profile.cost[stage.name][1] for stage in stages
+                    if force or Manifest.read(out / stage.name) is None)
+    need = machine.Need(profile.machine.device, profile.machine.n_gpus, profile.pretrain.processes, megabytes / 1024)
+    hardware = machine.read_hardware(out)
+    problems = machine.machine_problems(hardware, need)
+    if any(stage.name == "pretrain" for stage in stages):
+        _shapes(profile)  # an impossible one is a ConfigError
+    if profile.verify.expected == "paper" and not (out / "grammar" / artifacts.MANIFEST).is_file():
+        treebank = read_treebank(profile.treebank, skip_bad_trees=profile.grammar.skip_bad_trees, progress=progress)
+        sections = {name: len(trees) for name, trees in splits.wsj_sections(treebank).items()}
+        problems += splits.wsj_problems(sections, splits.WSJ_TRAIN, splits.WSJ_TEST, splits.WSJ_TRAIN_TREES,
+                                        splits.WSJ_TEST_TREES)
+    if problems:
+        raise UsageError("this run cannot succeed:\n" + "\n".join(f"- {problem}" for problem in problems))
+    unused = machine.unused_gpu(hardware) if profile.machine.device == "auto" else None
+    return f"running on the CPU: {unused}" if unused else None

@@ -1,0 +1,27 @@
+"""The one progress bar: on a terminal it is drawn, elsewhere nothing is."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Protocol, TypeVar
+
+from tqdm import tqdm
+
+Item = TypeVar("Item")
+
+
+class ProgressBar(Protocol):
+    """What a library calls to show how far it is: it passes the items on, one by one."""
+
+    def __call__(self, items: Iterable[Item], *, total: int | None = None, desc: str = "") -> Iterable[Item]: ...
+
+
+def progress(items: Iterable[Item], *, total: int | None = None, desc: str = "") -> Iterable[Item]:
+    """The items, with a bar on standard error where that is a terminal."""
+    return tqdm(items, total=total, desc=desc, disable=not sys.stderr.isatty(), leave=False)
+
+
+def no_progress(items: Iterable[Item], *, total: int | None = None, desc: str = "") -> Iterator[Item]:
+    """The items and nothing else: the default of libraries."""
+    return iter(items)

@@ -1,0 +1,99 @@
+"""Training jobs: what one process of pre-training needs to know, as a file; which models are trained, and launching.
+
+Each model carries a fingerprint of its own, of everything that can change its weights, so that a change elsewhere in
+the profile or the code trains nothing again.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
+
+from pcfg_artifact import freshness, storage
+from pcfg_artifact.artifacts import StageDir
+from pcfg_artifact.config import PretrainConfig
+from pcfg_artifact.errors import CorruptArtifact
+from pcfg_artifact.machine import Machine
+from pcfg_artifact.progress import progress
+from pcfg_artifact.ragged import Ragged
+from pcfg_artifact.workers.launch import run_workers
+from pcfg_artifact.workers.trainer import FINISHED, STEP
+
+# Settings that leave a trained model what it is: how it is judged, and how its work is shared out.
+NOT_OF_A_MODEL = ("models", "n_exact", "exact_max_length", "batch_tokens", "processes", "save_every")
+
+
+@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
+class TrainingJob:
+    """One model to train: scratch/<model>/job.json, beside its checkpoints."""
+
+    model: str
+    made_from: str  # fingerprint of all that decides the weights
+    config: PretrainConfig
+    words: tuple[str, ...]  # the vocabulary, by word id
+    device: str
+    pretraining: Path  # shards, by folder and stem as the sample stage writes them
+    validation: Path
+    final: Path  # the model's folder, which appears as a whole
+
+    def write(self, path: Path) -> None:
+        storage.write_json(path, TypeAdapter(TrainingJob).dump_python(self, mode="json"))
+
+    @classmethod
+    def read(cls, path: Path) -> TrainingJob:
+        try:
+            return TypeAdapter(TrainingJob).validate_python(storage.read_json(path))
+        except ValidationError as error:
+            wrong = error.errors()[0]
+            raise CorruptArtifact(f"{path} is not a training job of this release ({'.'.join(map(str, wrong['loc']))}: "
+                                  f"{wrong['msg']}); delete it and run the stage again") from error
+
+
+def write_jobs(cfg: PretrainConfig, words: tuple[str, ...], shards: Mapping[str, Path], out: StageDir,
+               machine: Machine) -> None:
+    """One job file per model.  Models and checkpoints of other jobs are removed."""
+    data = [storage.sha256(Path(f"{shard}.{part}.npy")) for shard in shards.values() for part in Ragged._fields]
+    settings = {key: value for key, value in asdict(cfg).items() if key not in NOT_OF_A_MODEL}
+    code = freshness.weights_code()
+    made_from = {name: storage.fingerprint([name, settings, words, data, code]) for name in cfg.models}
+    _remove_other_models(made_from, out)
+    for name in cfg.models:
+        TrainingJob(name, made_from[name], cfg, words, machine.device, shards["pretraining"].resolve(),
+                    shards["validation"].resolve(), out.path(f"models/{name}").resolve(),
+                    ).write(out.path(f"scratch/{name}/job.json"))
+
+
+def _remove_other_models(made_from: Mapping[str, str], out: StageDir) -> None:
+    """Remove models and checkpoints that the profile does not name, or that were made from something else."""
+    for name in {path.name for part in ("models", "scratch") for path in out.path(part).glob("*")}:
+        job = out.json(f"scratch/{name}/job") if out.has(f"scratch/{name}/job.json") else {}
+        if job.get("made_from", "") != made_from.get(name):
+            for part in ("models", "scratch"):
+                if out.path(f"{part}/{name}").exists():
+                    shutil.rmtree(out.path(f"{part}/{name}"))
+
+
+def train_models(cfg: PretrainConfig, out: StageDir, machine: Machine) -> None:
+    """Train what is not finished: on GPUs one model after another over all of them, on CPUs several side by side."""
+    pending = [name for name in cfg.models if not out.has(f"models/{name}/{FINISHED}")]
+    on_gpu = machine.device == "cuda"
+    n_processes = cfg.processes or (machine.n_gpus or torch.cuda.device_count() if on_gpu else 1)
+    n_parallel = 1 if on_gpu else max(1, machine.n_workers // n_processes)
+    commands = {name: ("-m", "pcfg_artifact.workers.trainer", str(out.path(f"scratch/{name}/job.json")),
+                       f"--processes={n_processes}", f"--parent={os.getpid()}") for name in pending}
+    logs = {name: out.path(f"scratch/{name}/worker.log") for name in pending}
+
+    def steps_done() -> int:
+        files = (out.path(f"scratch/{name}/{STEP}") for name in pending)
+        return sum(int(file.read_text() or 0) for file in files if file.is_file())
+
+    workers = run_workers(commands, logs, n_parallel, steps_done)
+    for _ in progress(workers, total=cfg.steps * len(pending), desc="pre-training"):
+        pass
