@@ -11,10 +11,10 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from pcfg_artifact.artifacts import Ragged
 from pcfg_artifact.mlm import tokenizer as tokens
 from pcfg_artifact.mlm.model import MaskedLM
 from pcfg_artifact.mlm.neighbours import neighbour_vectors, word_counts
+from pcfg_artifact.ragged import Ragged
 from pcfg_artifact.seeding import stream
 
 # Parts of noise and of the identity in the products of one layer's attention weights.

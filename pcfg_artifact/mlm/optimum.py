@@ -19,7 +19,6 @@ from pcfg_artifact.parsing.masks import KEPT_SHARE, RANDOM_SHARE, Masking
 from pcfg_artifact.ragged import Ragged
 
 NAMED_MASKS = {"mask 0.15": Masking(0.15), "mask 0.40": Masking(0.40), "corrupt 0.15": Masking(0.15, "80/10/10")}
-VALIDATION_MASKS = NAMED_MASKS["mask 0.15"]  # of the perplexities in Table 3, however a model was trained
 
 
 @dataclass(frozen=True)

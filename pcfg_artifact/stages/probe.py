@@ -43,9 +43,10 @@ from pcfg_artifact.stages.probed import (
     run_fits,
     store_states,
     stored_layer,
+    untrained_folder,
 )
 
-RANDOM = "-random"  # of a model's name: the same architecture before training
+RANDOM = "-random"  # of a model's name: the same model before training, with the weights it started from
 
 
 @dataclass(frozen=True)
@@ -69,13 +70,13 @@ def run(cfg: ProbeConfig, inputs: Inputs, out: StageDir, machine: Machine) -> No
     corpora, n_seen = read_corpora(inputs, cfg.max_length, cfg.n_train, cfg.n_test)
     folders = model_folders(inputs)
     base = tables.base_model(folders)
-    encoders = {name: (folder, None) for name, folder in folders.items()}
+    encoders = dict(folders)
     if cfg.random_weights:
-        encoders[f"{base}{RANDOM}"] = (folders[base], cfg.seed)
+        encoders[f"{base}{RANDOM}"] = untrained_folder(inputs, base)
     context = Context(cfg, corpora, out.path("scratch"), out.path("fits"), base, {}, machine)
 
-    for name, (folder, random_seed) in encoders.items():
-        model, tokenizer = load_encoder(folder, random_seed=random_seed)
+    for name, folder in encoders.items():
+        model, tokenizer = load_encoder(folder)
         context.last[name] = model.config.num_hidden_layers
         units = [Unit(name, layer, probe) for layer in range(context.last[name] + 1) for probe in reversed(PROBES)]
         todo = [unit for unit in units if not context.path(unit).is_file()]

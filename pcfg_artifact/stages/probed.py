@@ -22,7 +22,6 @@ from pcfg_artifact.probing.representations import Pooling, extract, max_pieces
 from pcfg_artifact.probing.tables import Unit
 from pcfg_artifact.probing.tasks import TWO_LAYER
 from pcfg_artifact.ragged import Ragged
-from pcfg_artifact.seeding import derive_seed
 from pcfg_artifact.treebank.binarise import unbinarise
 from pcfg_artifact.treebank.tree import Tree
 from pcfg_artifact.workers.pool import run_jobs
@@ -103,8 +102,13 @@ def model_folders(inputs: Inputs) -> dict[str, Path]:
     return {path.parent.name: path.parent for path in sorted(inputs["pretrain"].root.glob("models/*/config.json"))}
 
 
-def load_encoder(folder: Path, *, random_seed: int | None = None, attention: str = "sdpa") -> tuple[Any, Any]:
-    """(model, tokenizer) of a Hugging Face folder; with `random_seed`, the same architecture before any training."""
+def untrained_folder(inputs: Inputs, name: str) -> Path:
+    """The model as it was before training."""
+    return inputs["pretrain"].path(f"untrained/{name}")
+
+
+def load_encoder(folder: Path, *, attention: str = "sdpa") -> tuple[Any, Any]:
+    """(model, tokenizer) of a Hugging Face folder."""
     logging.set_verbosity_error()  # it warns of heads that no probe reads
     logging.disable_progress_bar()
     try:
@@ -117,10 +121,6 @@ def load_encoder(folder: Path, *, random_seed: int | None = None, attention: str
     if not tokenizer.is_fast:
         raise UsageError(f"the tokenizer in {folder} does not say which word a piece belongs to; save its fast version "
                          f"(tokenizer.json) there")
-    if random_seed is not None:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(derive_seed(random_seed, "random weights") >> 1)
-            model = AutoModel.from_config(model.config)
     return model.eval(), tokenizer
 
 

@@ -1,7 +1,8 @@
 """Measure speed and memory, ours against others, in one run on the same data.
 
 `parsing` (the default): Inside-Outside engines against the reference and, where it is installed, torch-struct; growth
-with length and grammar size; the sampler.  `pretrain`: our training loop against transformers' Trainer.
+with length and grammar size; the sampler.  `pretrain`: our training loop against transformers' Trainer, and
+what the parts of a step take.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ def _parsing(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 def _pretrain(args: argparse.Namespace) -> list[dict[str, Any]]:
     from pcfg_artifact.tools import bench_pretrain
-    return [bench_pretrain.run()]
+    return [bench_pretrain.run(), *bench_pretrain.run_parts()]
 
 
 # Each gives rows: column -> value, a number or a text.

@@ -1,6 +1,7 @@
 """Words per second of pre-training: our loop against transformers' Trainer, the same model on the same sentences.
 
-Trainer runs as it comes: default collator, random order, padding to the longest, full vocabulary projection.
+Trainer runs as it comes: default collator, random order, padding to the longest, full vocabulary projection.  Then the
+milliseconds of one step by part, with the model's own forward pass over padded rows beside ours.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.nn import functional
 from transformers import DataCollatorForLanguageModeling, PrinterCallback, Trainer, TrainingArguments
 from transformers.utils import logging
 
+from pcfg_artifact.mlm import forward
 from pcfg_artifact.mlm import tokenizer as tokens
 from pcfg_artifact.mlm.data import MaskedCorpus
+from pcfg_artifact.mlm.layout import Batch
 from pcfg_artifact.mlm.model import Shape, build_config, build_model
 from pcfg_artifact.mlm.training import Recipe, train
 from pcfg_artifact.parsing.masks import Masking
@@ -46,6 +50,55 @@ def run() -> dict[str, Any]:
             "n_words": N_WORDS, "batch_size": BATCH}
 
 
+def run_parts() -> list[dict[str, Any]]:
+    """Processor milliseconds of a step: its data, layers, vocabulary, backward, update; and the model's own passes."""
+    torch.set_num_threads(1)
+    corpus, model = new_corpus(synthetic_sentences(STEPS * BATCH)), new_model()
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    seconds: dict[str, list[float]] = {}
+
+    def clocked(name: str, work: Callable[[], Any]) -> Any:
+        start = time.process_time()
+        found = work()
+        seconds.setdefault(name, []).append(time.process_time() - start)
+        return found
+
+    def update() -> None:
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    for step in (0, *range(STEPS)):  # the first warms up
+        share = clocked("data", lambda step=step: corpus.step(step))
+        for batch in share.batches:
+            inputs, where, targets = forward.to_device(batch, torch.device("cpu"))
+            hidden = clocked("layers", lambda inputs=inputs: forward.encode(model, inputs))
+            loss = clocked("vocabulary", lambda hidden=hidden, where=where, targets=targets: functional.cross_entropy(
+                model.lm_head(hidden.index_select(0, where)), targets, reduction="sum"))
+            clocked("backward", loss.backward)
+        clocked("update", update)
+        rows, is_token, labels = padded(share.batches)
+        loss = clocked("own layers, padded", lambda rows=rows, is_token=is_token, labels=labels: model(
+            rows, attention_mask=is_token, labels=labels).loss)
+        clocked("own backward, padded", loss.backward)
+        optimizer.zero_grad(set_to_none=True)
+    return [{"part": name, "ms_per_step": 1000 * sum(values[len(values) // (STEPS + 1):]) / STEPS}
+            for name, values in seconds.items()]
+
+
+def padded(batches: list[Batch]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The rows of a step as transformers wants them: (rows, longest) token ids, which are tokens, and labels."""
+    ids, labels = [], []
+    for batch in batches:
+        targets = np.full(len(batch.input_ids), -100)
+        targets[batch.where] = batch.targets
+        ends = np.cumsum([width for rows, width in batch.shapes for _ in range(rows)])[:-1]
+        ids += [torch.from_numpy(row) for row in np.split(batch.input_ids, ends)]
+        labels += [torch.from_numpy(row) for row in np.split(targets, ends)]
+    rows = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=tokens.PAD)
+    return rows, rows != tokens.PAD, torch.nn.utils.rnn.pad_sequence(labels, batch_first=True, padding_value=-100)
+
+
 def timed(work: Callable[[], None]) -> float:
     start = time.process_time()
     work()
@@ -66,11 +119,17 @@ def new_model() -> Any:
     return build_model(config, 0)
 
 
+def new_corpus(sentences: Ragged) -> MaskedCorpus:
+    return MaskedCorpus(sentences, n_words=N_WORDS, masking=Masking(0.15), seed=0, batch_size=BATCH,
+                        batch_tokens=BATCH_TOKENS, max_length=MAX_LENGTH)
+
+
 def our_loop(sentences: Ragged) -> Callable[[], None]:
-    corpus = MaskedCorpus(sentences, n_words=N_WORDS, masking=Masking(0.15), seed=0, batch_size=BATCH,
-                          batch_tokens=BATCH_TOKENS, max_length=MAX_LENGTH)
-    model = new_model()
-    return lambda: train(model, corpus, RECIPE, seed=0)
+    corpus, model = new_corpus(sentences), new_model()
+
+    def work() -> None:
+        train(model, corpus, RECIPE, seed=0)
+    return work
 
 
 def trainer_loop(sentences: Ragged) -> Callable[[], None]:

@@ -49,7 +49,7 @@ def train_recipe(precision: str, dropout: float, place: Place = Place(), start=N
     sentences = Ragged.from_rows([rng.random(rng.integers(3, 60)) ** 3 * N_WORDS for _ in range(1500)], np.uint16)
     corpus = MaskedCorpus(sentences, n_words=N_WORDS, masking=Masking(0.40), seed=1, batch_size=32, batch_tokens=1024,
                           max_length=126, packing=128)
-    config = build_config(Shape(4, 2), n_words=N_WORDS, width=64, max_length=126, dropout=dropout, layer_norm="pre")
+    config = build_config(Shape(4, 1), n_words=N_WORDS, width=64, max_length=126, dropout=dropout, layer_norm="pre")
     model = build_model(config, 0)
     place = Place(place.rank, place.world_size, "cpu", precision)
     recipe = Recipe(steps=STEPS, schedule_steps=23_000, warmup_steps=1_380, learning_rate=2e-3, weight_decay=0.01,

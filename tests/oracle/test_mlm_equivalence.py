@@ -80,7 +80,7 @@ def test_with_dropout_two_processes_resume_to_the_same_bytes(two_processes):
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize(("batch_tokens", "least"), [(120, 2), (60, 4)])
+@pytest.mark.parametrize(("batch_tokens", "least"), [(120, 2), (50, 4)])
 def test_accumulation_gives_the_numbers_of_one_batch(alone, precision, batch_tokens, least):
     corpus = mlm_world.small_corpus(batch_tokens)
     assert min(len(corpus.step(step).batches) for step in range(mlm_world.STEPS)) >= least

@@ -5,12 +5,12 @@ import pytest
 import torch
 from torch.nn import functional
 
-from pcfg_artifact.artifacts import Ragged
 from pcfg_artifact.mlm import tokenizer as tokens
 from pcfg_artifact.mlm.data import MaskedCorpus
 from pcfg_artifact.mlm.forward import MaskedLoss, encode, to_device
 from pcfg_artifact.mlm.model import Shape, build_config, build_model
 from pcfg_artifact.parsing.masks import Masking
+from pcfg_artifact.ragged import Ragged
 
 N_WORDS, LONGEST = 40, 30
 

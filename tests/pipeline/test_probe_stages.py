@@ -57,8 +57,9 @@ def world(tmp_path_factory):
     for name in MODELS:
         shape = build_config(Shape.parse(name), n_words=grammar.n_words, width=16, max_length=20, dropout=0.0,
                              initial_scale=0.2)
-        build_model(shape, 0).save_pretrained(out / "pretrain" / "models" / name)
-        build_tokenizer(grammar.words, 20).save_pretrained(out / "pretrain" / "models" / name)
+        for seed, part in enumerate(("models", "untrained")):
+            build_model(shape, seed).save_pretrained(out / "pretrain" / part / name)
+            build_tokenizer(grammar.words, 20).save_pretrained(out / "pretrain" / part / name)
     return profile, inputs, out
 
 

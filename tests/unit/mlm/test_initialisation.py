@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from pcfg_artifact.artifacts import Ragged
 from pcfg_artifact.mlm import initialisation, neighbours
 from pcfg_artifact.mlm import tokenizer as tokens
 from pcfg_artifact.mlm.model import Shape, build_config, build_model
+from pcfg_artifact.ragged import Ragged
 
 SENTENCES = Ragged.from_rows([np.array(row) for row in ([0, 1, 2], [2], [], [1, 2])], np.uint16)
 
@@ -34,9 +34,10 @@ def test_pmi_is_that_of_the_table_of_counts():
     counts = neighbours.neighbour_counts(SENTENCES, 3)[:, :4]
     dense = counts.toarray()
     shares = dense / dense.sum()
-    with np.errstate(divide="ignore"):
-        pmi = np.log(shares / (shares.sum(axis=1, keepdims=True) * shares.sum(axis=0)))
+    independent = shares.sum(axis=1, keepdims=True) * shares.sum(axis=0)
+    pmi = np.log(np.divide(shares, independent, out=np.ones_like(shares), where=shares > 0))
     np.testing.assert_allclose(neighbours.positive_pmi(counts).toarray(), np.maximum(pmi, 0))
+    assert (pmi < 0).any()
 
 
 def test_words_of_one_class_have_like_vectors():
@@ -45,8 +46,8 @@ def test_words_of_one_class_have_like_vectors():
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     kind = np.repeat([0, 1, 2], [4, 6, 6])
     same = kind[:, None] == kind
-    assert (unit @ unit.T)[same].min() > 0.8
-    assert (unit @ unit.T)[~same].max() < 0.5
+    assert (unit @ unit.T)[same].min() > 0.7
+    assert (unit @ unit.T)[~same].max() < 0.1
 
 
 def test_a_rotation_keeps_lengths_and_angles():
