@@ -21,6 +21,8 @@ TOOLS = {
     "construct": "build the transformer of a theorem from a grammar and run it on a sentence",
     "probe": "layer-wise F1 of any encoder folder on any treebank",
     "states": "F1 of the latent-variable PCFG against its number of states",
+    "compare": "say what differs between two runs, largest first",
+    "export": "write the sampled corpora of a run as a datasets.DatasetDict",
     "record": "run a profile with one more seed and record what it gives",
     "doctor": "check this machine, and say how to mend what is missing",
 }

@@ -24,7 +24,8 @@ def atomic_open(path: Path, mode: str = "wb") -> Iterator[IO[Any]]:
     temporary = path.with_name(f"{TEMPORARY}{os.getpid()}-{path.name}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open(temporary, mode, **({} if "b" in mode else {"encoding": "utf-8", "newline": "\n"})) as file:
+        encoding, newline = (None, None) if "b" in mode else ("utf-8", "\n")
+        with open(temporary, mode, encoding=encoding, newline=newline) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -91,7 +92,7 @@ def fingerprint(value: Any) -> str:
 def save_bundle(folder: Path, name: str, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
     """Write `name`.npz and then `name`.json, which holds the hash of the former."""
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, **arrays)
+    np.savez_compressed(buffer, allow_pickle=False, **arrays)
     write_bytes(folder / f"{name}.npz", buffer.getvalue())
     write_json(folder / f"{name}.json", {**meta, "sha256": hashlib.sha256(buffer.getvalue()).hexdigest()})
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,10 +12,17 @@ from pcfg_artifact.approximation.low_rank import LowRank
 from pcfg_artifact.approximation.restriction import restrict
 from pcfg_artifact.approximation.transforms import Transforms
 from pcfg_artifact.grammar import PCFG
-from pcfg_artifact.parsing import Chart, leaf_charts, sentence_leaves
-from pcfg_artifact.parsing.engine import LazyLeaves
-from pcfg_artifact.parsing.leaves import Sentence
-from pcfg_artifact.parsing.masking import preterminal_outside
+from pcfg_artifact.ordered import ordered_map
+from pcfg_artifact.parsing import (
+    Chart,
+    EngineOptions,
+    LazyLeaves,
+    Sentence,
+    leaf_charts,
+    preterminal_outside,
+    sentence_leaves,
+)
+from pcfg_artifact.parsing.options import Outside
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,8 +47,8 @@ class Approximation:
         """(L+1, L+1) for each sentence: max over A of the marginal, up to a factor; all 0 where nothing is derived."""
         if self.transforms is None:
             return (chart.span_scores() for chart in self._charts(sentences, "pruned", n_threads))
-        return _in_order(lambda s: self._low_rank.chart(self._leaves(s), with_leaves=False).span_scores(),
-                         sentences, n_threads)
+        return ordered_map(lambda s: self._low_rank.chart(self._leaves(s), with_leaves=False).span_scores(),
+                           sentences, n_threads or 1)
 
     def leaf_outside(self, sentences: Sequence[Sentence], n_threads: int | None = None) -> Iterator[np.ndarray]:
         """(L, P) for each sentence: outside probability of each pre-terminal at each word, up to a factor for the word.
@@ -51,14 +56,15 @@ class Approximation:
         0 for pre-terminals outside P~; negative entries, which the sign rules but `clip` leave, count as 0.
         """
         if self.transforms is None:
-            found = (preterminal_outside(self.grammar, chart) for chart in self._charts(sentences, "full", n_threads))
+            charts = self._charts(sentences, "full", n_threads)
+            found: Iterator[np.ndarray] = (preterminal_outside(self.grammar, chart) for chart in charts)
         else:
-            found = _in_order(lambda s: self._low_rank.chart(self._leaves(s)).leaf_outside, sentences, n_threads)
+            found = ordered_map(lambda s: self._low_rank.chart(self._leaves(s)).leaf_outside, sentences, n_threads or 1)
         return (np.maximum(outside, 0.0) * self._is_predicted for outside in found)
 
-    def _charts(self, sentences: Sequence[Sentence], outside: str, n_threads: int | None) -> Iterator[Chart]:
+    def _charts(self, sentences: Sequence[Sentence], outside: Outside, n_threads: int | None) -> Iterator[Chart]:
         leaves = LazyLeaves(lambda s: self._leaves(sentences[s]), len(sentences))
-        return leaf_charts(self._restricted, leaves, outside=outside, n_threads=n_threads)
+        return leaf_charts(self._restricted, leaves, EngineOptions(outside=outside, n_threads=n_threads))
 
     @cached_property
     def _restricted(self) -> PCFG:
@@ -80,16 +86,3 @@ class Approximation:
     def _leaves(self, sentence: Sentence) -> np.ndarray:
         leaves = sentence_leaves(self.grammar, sentence)
         return leaves * self._is_predicted if self.few_leaves else leaves
-
-
-def _in_order(work: Callable[[Sentence], np.ndarray], items: Sequence[Sentence], n_threads: int | None
-              ) -> Iterator[np.ndarray]:
-    """work(item) for each item, in order; each is computed alone, so threads change nothing but time."""
-    with ThreadPoolExecutor(n_threads or 1) as pool:
-        waiting: deque = deque()
-        for item in items:
-            waiting.append(pool.submit(work, item))
-            if len(waiting) > 4 * (n_threads or 1):
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()

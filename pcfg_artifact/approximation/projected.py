@@ -15,6 +15,7 @@ import numpy as np
 from numba import njit
 
 from pcfg_artifact.grammar import PCFG
+from pcfg_artifact.parsing.compiled import grouped
 
 DRIFT = 256  # bits: a width whose largest value is further from 1 asks for another scale of the leaves
 
@@ -50,10 +51,10 @@ def rules_of(grammar: PCFG) -> Rules:
     has_left_leaf, has_right_leaf = left >= n, right >= n
 
     def group(chosen: np.ndarray, key: np.ndarray, n_keys: int, other: np.ndarray) -> Group:
-        rules = np.flatnonzero(chosen)
-        rules = rules[np.argsort(key[rules], kind="stable")]
-        return Group(np.searchsorted(key[rules], np.arange(n_keys + 1)), np.where(other >= n, other - n, other)[rules],
-                     grammar.binary[rules, 0].astype(np.int64), grammar.binary_prob[rules])
+        first, order = grouped(key[chosen], n_keys)
+        rules = np.flatnonzero(chosen)[order]
+        return Group(first, np.where(other >= n, other - n, other)[rules], grammar.binary[rules, 0].astype(np.int64),
+                     grammar.binary_prob[rules])
 
     is_inner = ~has_left_leaf & ~has_right_leaf
     pairs, pair = np.unique(left[is_inner] * n + right[is_inner], return_inverse=True)

@@ -12,8 +12,7 @@ from pcfg_artifact.approximation.model import Approximation
 from pcfg_artifact.approximation.restriction import restrict, select_symbols
 from pcfg_artifact.approximation.transforms import STATISTICS, Correlations
 from pcfg_artifact.grammar import PCFG
-from pcfg_artifact.parsing import each_chart
-from pcfg_artifact.parsing.leaves import Sentence
+from pcfg_artifact.parsing import EngineOptions, Sentence, each_chart
 
 Rows = dict[str, Approximation]
 
@@ -48,12 +47,12 @@ def learn_correlations(grammar: PCFG, sentences: Sequence[Sentence], n_intermina
     longest = max(len(sentence) for sentence in sentences)
     learned = Learned({statistic: Correlations(interminals, longest) for statistic in STATISTICS},
                       Correlations(interminals, longest), Correlations(np.arange(grammar.n_interminals), longest))
-    charts = each_chart(grammar, sentences, outside="full", n_threads=n_threads)
+    charts = each_chart(grammar, sentences, EngineOptions(outside="full", n_threads=n_threads))
     for chart in progress(charts, total=len(sentences), desc="correlations"):
         for statistic, correlations in learned.exact.items():
             correlations.add(chart, statistic)
         learned.all_interminals.add(chart)
-    for chart in each_chart(restrict(grammar, interminals), sentences, n_threads=n_threads):
+    for chart in each_chart(restrict(grammar, interminals), sentences, EngineOptions(n_threads=n_threads)):
         learned.restricted.add(chart)
     return learned
 

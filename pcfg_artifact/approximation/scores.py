@@ -69,7 +69,7 @@ def parsing_scores(trees: Sequence[Tree], span_scores: Iterable[np.ndarray]) -> 
         width = np.arange(len(scores))
         is_parsed.append(bool((scores[width[None, :] - width[:, None] >= 2] > 0).any()))
     found = {}
-    for suffix, chosen in (("", range(len(trees))), ("_parsed", np.flatnonzero(is_parsed))):
+    for suffix, chosen in (("", range(len(trees))), ("_parsed", np.flatnonzero(is_parsed).tolist())):
         for convention, name in CONVENTIONS.items():
             f1 = span_f1([trees[s] for s in chosen], [predicted[s] for s in chosen], convention)
             found[f"sentence_f1{name}{suffix}"] = Score(f1.sentence, f1.n_sentences, "percent")

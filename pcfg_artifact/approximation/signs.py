@@ -11,13 +11,20 @@ the projected recursion as it is written.  Three readings, each the same for the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from pcfg_artifact.errors import UsageError
 
-Values = TypeVar("Values")  # a NumPy array or a torch tensor
+
+class Clippable(Protocol):
+    """A NumPy array or a torch tensor."""
+
+    def clip(self, *, min: float) -> Any: ...
+
+
+Values = TypeVar("Values", bound=Clippable)
 
 
 @dataclass(frozen=True)

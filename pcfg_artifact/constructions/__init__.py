@@ -1,5 +1,20 @@
-from pcfg_artifact.constructions.approximate import ApproximateInsideOutside
-from pcfg_artifact.constructions.hard import HardAttentionInsideOutside
-from pcfg_artifact.constructions.relative import RelativeInsideOutside
+"""The paper's transformers, weight by weight: one module per theorem."""
 
-__all__ = ["ApproximateInsideOutside", "HardAttentionInsideOutside", "RelativeInsideOutside"]
+from typing import TYPE_CHECKING
+
+from pcfg_artifact.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from pcfg_artifact.constructions.approximate import ApproximateInsideOutside
+    from pcfg_artifact.constructions.hard import HardAttentionInsideOutside
+    from pcfg_artifact.constructions.relative import RelativeInsideOutside
+    from pcfg_artifact.constructions.transformer import ConstructedTransformer
+
+MODULE_OF = {
+    "ApproximateInsideOutside": "approximate",
+    "ConstructedTransformer": "transformer",
+    "HardAttentionInsideOutside": "hard",
+    "RelativeInsideOutside": "relative",
+}
+__all__ = ["ApproximateInsideOutside", "ConstructedTransformer", "HardAttentionInsideOutside", "RelativeInsideOutside"]
+__getattr__, __dir__ = lazy_exports(__name__, MODULE_OF)

@@ -134,7 +134,7 @@ def approximate_positions(L: int, n_interminals: int, n_leaves: int, bound: floa
                   ("Z", n_leaves), ("constant", 1)])
     table = np.zeros((2 * L + 1, len(keys.names)))
     for column, name in enumerate(keys.names):
-        if name not in ("Z", "constant"):
+        if isinstance(name, tuple):  # ("F", s) or ("G", s); the others are open at every shift
             kind, s = name
             table[:, column] = -bound
             table[L + (-s - 1 if kind == "F" else s + 1), column] = bound

@@ -22,6 +22,9 @@ def _value_matrices(values: tuple[Value, ...], weights: LayerWeights, n_heads: i
 class DenseHardHeads(nn.Module):
     """Scores ReLU(e_j . Q_h e_i); query (h, d, d) with rows for the key, value (h, d, d)."""
 
+    query: torch.Tensor
+    value: torch.Tensor
+
     def __init__(self, weights: LayerWeights, heads: HardHeads, dtype: torch.dtype) -> None:
         super().__init__()
         space = weights.space
@@ -39,18 +42,24 @@ class DenseHardHeads(nn.Module):
 class DenseRelativeHeads(nn.Module):
     """Scores ReLU(K e_j + p_{j-i} - b_{j-i}) . Q_h e_i; key (d, d), query (h, d, d), gate (2 max_shift + 1, d)."""
 
+    key: torch.Tensor
+    query: torch.Tensor
+    gate: torch.Tensor
+    value: torch.Tensor
+
     def __init__(self, weights: LayerWeights, heads: RelativeHeads, dtype: torch.dtype) -> None:
         super().__init__()
-        space, keys = weights.space, weights.positions.keys
+        space, keys = weights.space, weights.relative_positions.keys
         key = np.zeros((space.dim, space.dim))
-        for block in heads.keys:
-            key[keys[block.key], space[block.source]] += block.scale * np.eye(space.width(block.source))
+        for part in heads.keys:
+            key[keys[part.key], space[part.source]] += part.scale * np.eye(space.width(part.source))
         query = np.zeros((heads.n_heads, space.dim, space.dim))
         for block in heads.queries:
             query[:, keys[block.key], space[block.source]] += block.matrices.dense()
-        gate = np.zeros((len(weights.bias), space.dim))  # coordinates of the key beyond its named blocks stay unused
-        gate[:, :keys.dim] = np.repeat(weights.gates(), keys.widths, axis=1)
-        self.max_shift = weights.positions.max_shift
+        gates = weights.gates()
+        gate = np.zeros((len(gates), space.dim))  # coordinates of the key beyond its named blocks stay unused
+        gate[:, :keys.dim] = np.repeat(gates, keys.widths, axis=1)
+        self.max_shift = weights.relative_positions.max_shift
         for name, array in (("key", key), ("query", query), ("gate", gate),
                             ("value", _value_matrices(heads.values, weights, heads.n_heads))):
             self.register_buffer(name, torch.from_numpy(array).to(dtype))
@@ -64,6 +73,9 @@ class DenseRelativeHeads(nn.Module):
 
 class FeedForward(nn.Module):
     """x + ReLU(-x) on the clipped blocks: their negative entries become 0."""
+
+    inner: torch.Tensor
+    outer: torch.Tensor
 
     def __init__(self, weights: LayerWeights, dtype: torch.dtype) -> None:
         super().__init__()
@@ -80,17 +92,18 @@ class DenseLayer(nn.Module):
 
     def __init__(self, weights: LayerWeights, dtype: torch.dtype = torch.float64) -> None:
         super().__init__()
-        kind = DenseRelativeHeads if weights.positions is not None else DenseHardHeads
-        self.heads = nn.ModuleList(kind(weights, heads, dtype) for heads in weights.heads)
+        self._parts = [DenseRelativeHeads(weights, heads, dtype) if isinstance(heads, RelativeHeads)
+                       else DenseHardHeads(weights, heads, dtype) for heads in weights.heads]
+        self.heads = nn.ModuleList(self._parts)  # torch keeps their buffers, the list before it their type
         self.feed_forward = FeedForward(weights, dtype) if weights.clipped else nn.Identity()
 
     @property
     def n_heads(self) -> int:
-        return sum(len(heads.query) for heads in self.heads)
+        return sum(len(heads.query) for heads in self._parts)
 
     def forward(self, e: torch.Tensor) -> torch.Tensor:
         update = torch.zeros_like(e)
-        for heads in self.heads:
+        for heads in self._parts:
             moved_bhjd = torch.einsum("hdk,bjk->bhjd", heads.value, e)
             update += torch.einsum("bhij,bhjd->bid", heads.scores(e), moved_bhjd)
         return self.feed_forward(e + update)

@@ -24,8 +24,8 @@ def rule_matrices(grammar: PCFG, *, head: tuple[str, np.ndarray], row: tuple[str
         local[symbols] = np.arange(len(symbols))
         index.append(local[grammar.binary[:, ROLES[role]]])
         kept &= index[-1] >= 0
-    return HeadMatrices(len(head[1]), len(row[1]), len(column[1]), *(ids[kept] for ids in index),
-                        grammar.binary_prob[kept])
+    heads, rows, columns = (ids[kept] for ids in index)
+    return HeadMatrices(len(head[1]), len(row[1]), len(column[1]), heads, rows, columns, grammar.binary_prob[kept])
 
 
 def inside_matrices(grammar: PCFG, parents: np.ndarray, left: np.ndarray, right: np.ndarray) -> HeadMatrices:

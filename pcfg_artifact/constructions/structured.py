@@ -22,6 +22,12 @@ from pcfg_artifact.constructions.weights import HardHeads, HeadMatrices, LayerWe
 class Contraction(nn.Module):
     """HeadMatrices as: pairs (row, column) that occur, and entries that give each pair's product to the heads."""
 
+    row: torch.Tensor
+    column: torch.Tensor
+    pair: torch.Tensor
+    head: torch.Tensor
+    value: torch.Tensor
+
     def __init__(self, matrices: HeadMatrices, dtype: torch.dtype) -> None:
         super().__init__()
         pairs, pair = np.unique(matrices.row * matrices.n_columns + matrices.column, return_inverse=True)
@@ -82,8 +88,10 @@ class StructuredLayer(nn.Module):
     def forward(self, e: torch.Tensor) -> torch.Tensor:
         updated = e.clone()
         for heads in self.weights.heads:
-            add = self._add_relative if isinstance(heads, RelativeHeads) else self._add_hard
-            add(heads, e, updated)
+            if isinstance(heads, RelativeHeads):
+                self._add_relative(heads, e, updated)
+            else:
+                self._add_hard(heads, e, updated)
         for name in self.weights.clipped:
             block = updated[..., self.weights.space[name]]
             block += torch.relu(-block)
@@ -104,7 +112,7 @@ class StructuredLayer(nn.Module):
         self._block(updated, value.target).index_add_(0, row, amounts[head, column] * weight)
 
     def _add_relative(self, heads: RelativeHeads, e: torch.Tensor, updated: torch.Tensor) -> None:
-        positions, n_tokens = self.weights.positions, e.shape[1]
+        positions, n_tokens = self.weights.relative_positions, e.shape[1]
         content = {block.key: block.scale * self._block(e, block.source) for block in heads.keys}
         gates = dict(zip(positions.keys.names, self.weights.gates().T, strict=True))
         reach = min(n_tokens - 1, positions.max_shift)
@@ -123,7 +131,8 @@ class StructuredLayer(nn.Module):
                             # scores are linear in the gated key, so what V reads from token j is multiplied in here
                             contraction.add_products(total, torch.relu(key + gate) * number, query, t)
                 # the whole score first: terms that cancel in it must not reach the stream one by one
-                amounts.append(sum(self.contractions[name].to_heads(total) for name, total in products.items()))
+                scores = [self.contractions[name].to_heads(total) for name, total in products.items()]
+                amounts.append(sum(scores[1:], scores[0]))
             self._write(value, torch.stack(amounts, dim=1), updated)
 
     def _add_hard(self, heads: HardHeads, e: torch.Tensor, updated: torch.Tensor) -> None:

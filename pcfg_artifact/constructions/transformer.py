@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -11,7 +12,7 @@ from torch import nn
 
 from pcfg_artifact.constructions.dense import DenseLayer, TransientDenseLayer
 from pcfg_artifact.constructions.space import Space
-from pcfg_artifact.constructions.structured import StructuredLayer
+from pcfg_artifact.constructions.structured import Contraction, StructuredLayer
 from pcfg_artifact.constructions.weights import LayerWeights
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar import PCFG
@@ -63,6 +64,10 @@ class Plan:
 class ConstructedTransformer(nn.Module):
     """A transformer whose weights are read off a grammar.  All lengths 1 .. max_length run through all layers."""
 
+    emission: torch.Tensor
+    word_scale: torch.Tensor
+    hidden_word: torch.Tensor
+
     def __init__(self, grammar: PCFG, max_length: int, plan: Plan, *, backend: str = "auto",
                  dtype: torch.dtype = torch.float64, rescale: bool = False) -> None:
         super().__init__()
@@ -73,7 +78,8 @@ class ConstructedTransformer(nn.Module):
         # K, Q and V of every head; the K that heads share is counted once for them all
         n_bytes = sum((2 * layer.n_heads + len(layer.heads)) * plan.space.dim**2 * size for layer in plan.layers)
         self.backend = backend if backend != "auto" else "dense" if n_bytes <= RESIDENT_BYTES else "structured"
-        shared: dict = {}
+        shared: dict[int, Contraction] = {}
+        layers: list[nn.Module]
         if self.backend == "structured":
             layers = [StructuredLayer(weights, dtype, shared) for weights in plan.layers]
         else:
@@ -94,7 +100,7 @@ class ConstructedTransformer(nn.Module):
 
     @property
     def n_heads(self) -> int:
-        return max(layer.n_heads for layer in self.layers)
+        return max(cast("StructuredLayer | DenseLayer", layer).n_heads for layer in self.layers)
 
     @property
     def embedding_dim(self) -> int:
@@ -113,7 +119,7 @@ class ConstructedTransformer(nn.Module):
     def steps(self, sentences: Sentence | Sequence[Sentence], masked: Sequence | None = None) -> Iterator[torch.Tensor]:
         """The embeddings before the first layer and after every layer."""
         is_one = len(sentences) == 0 or isinstance(sentences[0], (str, int, np.integer))
-        batch = [sentences] if is_one else list(sentences)
+        batch = cast("list[Sentence]", [sentences] if is_one else list(sentences))
         hidden = [[]] * len(batch) if masked is None else [masked] if is_one else masked
         leaves = [self.leaf_weights(sentence, places) for sentence, places in zip(batch, hidden, strict=True)]
         for e in self.steps_from_leaves(leaves):
@@ -155,7 +161,7 @@ class ConstructedTransformer(nn.Module):
 
     # ---- read-outs -------------------------------------------------------------------------------------------------
 
-    def read_charts(self, embeddings: torch.Tensor) -> tuple[np.ndarray, np.ndarray] | list:
+    def read_charts(self, embeddings: torch.Tensor) -> Any:
         """Inside and outside probabilities (L+1, L+1, N) of a sentence of L words; a list of pairs for a batch.
 
         With `rescale` they are those of leaves multiplied by `word_scale`; marginals and predictions do not change.
@@ -164,15 +170,15 @@ class ConstructedTransformer(nn.Module):
             return [self.read_charts(one) for one in embeddings]
         n = self._length(embeddings)
         stream = embeddings.double().cpu().numpy()
-        charts = tuple(np.zeros((n + 1, n + 1, self.grammar.n_nonterminals)) for _ in range(2))
-        for chart, readout in zip(charts, (self.plan.inside, self.plan.outside), strict=True):
+        inside, outside = (np.zeros((n + 1, n + 1, self.grammar.n_nonterminals)) for _ in range(2))
+        for chart, readout in ((inside, self.plan.inside), (outside, self.plan.outside)):
             for offset in range(n):
                 block, symbols = self.plan.space[readout.blocks[offset]], readout.symbols[offset]
                 for i in range(n - offset):
                     chart[i, i + offset + 1, symbols] = stream[readout.row(i, i + offset + 1), block]
-        return charts
+        return inside, outside
 
-    def read_marginals(self, embeddings: torch.Tensor) -> np.ndarray | list[np.ndarray]:
+    def read_marginals(self, embeddings: torch.Tensor) -> Any:
         """Posterior probability (L+1, L+1, N) of every label of every span; 0 for an impossible sentence."""
         if embeddings.ndim == 3:
             return [self.read_marginals(one) for one in embeddings]

@@ -11,7 +11,7 @@ instead of copying it.  Nothing below knows what a chart or a grammar is.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,8 +34,9 @@ class HeadMatrices:
     @classmethod
     def from_dense(cls, array: np.ndarray) -> HeadMatrices:
         """From (H, rows, columns)."""
+        n_heads, n_rows, n_columns = array.shape
         head, row, column = np.nonzero(array)
-        return cls(*array.shape, head, row, column, array[head, row, column])
+        return cls(n_heads, n_rows, n_columns, head, row, column, array[head, row, column])
 
     def dense(self) -> np.ndarray:
         array = np.zeros((self.n_heads, self.n_rows, self.n_columns))
@@ -63,7 +64,7 @@ def one_head(matrix: np.ndarray) -> HeadMatrices:
     return HeadMatrices.from_dense(matrix[None])
 
 
-def telescope(space: Space, union: Hashable, blocks: list[Hashable], vectors: list[np.ndarray],
+def telescope(space: Space, union: Hashable, blocks: Sequence[Hashable], vectors: Sequence[np.ndarray],
               n_columns: int, first: int, is_added: bool = True, is_taken: bool = True) -> HeadMatrices:
     """One head: column first + l adds vectors[l] to blocks[l] (if is_added), column first + l + 1 takes it away again
     (if is_taken); rows are coordinates of `union`.  Where columns first .. first + n are all read as 1, the sum of both
@@ -71,9 +72,9 @@ def telescope(space: Space, union: Hashable, blocks: list[Hashable], vectors: li
     entries = []
     for l, (block, vector) in enumerate(zip(blocks, vectors, strict=True)):
         rows = np.arange(space[block].start, space[block].stop) - space[union].start
-        for column, sign, is_wanted in ((first + l, 1.0, is_added), (first + l + 1, -1.0, is_taken)):
-            if is_wanted and column < n_columns:
-                entries.append((rows, np.full(len(rows), column), sign * vector))
+        for place, sign, is_wanted in ((first + l, 1.0, is_added), (first + l + 1, -1.0, is_taken)):
+            if is_wanted and place < n_columns:
+                entries.append((rows, np.full(len(rows), place), sign * vector))
     row, column, value = (np.concatenate(parts) for parts in zip(*entries, strict=True))
     kept = value != 0
     return HeadMatrices(1, space.width(union), n_columns, np.zeros(kept.sum(), np.int64), row[kept], column[kept],
@@ -175,7 +176,15 @@ class LayerWeights:
     def n_heads(self) -> int:
         return sum(heads.n_heads for heads in self.heads)
 
+    @property
+    def relative_positions(self) -> RelativePositions:
+        """`positions` of a layer of Theorem 3.2; a layer of hard attention has none to ask for."""
+        if self.positions is None:
+            raise TypeError(f"the layer that computes {self.computes} has hard attention: no relative positions")
+        return self.positions
+
     def gates(self) -> np.ndarray:
         """p_t - b_t for every shift t and key block: formed first, because it is exactly 0 on an open block, and
         adding p to a tiny probability before taking b away would lose the probability."""
-        return self.positions.table - self.bias[:, None]
+        table = self.relative_positions.table
+        return table - np.asarray(self.bias)[:, None]

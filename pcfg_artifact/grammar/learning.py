@@ -27,7 +27,7 @@ def learn_pcfg(trees: Sequence[Tree], variant: str = "vm", cutoff: int = 5,
         roots[root.label] += 1
         position = 0
         for node in root.preorder():
-            if node.is_preterminal:
+            if node.word is not None:
                 word = node.word if node.word in known else signature(node.word, position, known)
                 lexical[node.label, word] += 1
                 position += 1

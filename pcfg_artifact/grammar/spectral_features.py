@@ -59,7 +59,7 @@ def collect_nodes(trees: Sequence[Tree], grammar: PCFG, variant: str = "vm",
             symbols.append(index.get(node.label, NONE))
             parents.append(parent)
             is_right.append(side)
-            if node.is_preterminal:
+            if node.word is not None:
                 words.append(lowered.setdefault(node.word.lower(), len(lowered)))
             else:
                 left, right = node.children

@@ -1,0 +1,28 @@
+"""Masked language models: tokens, data, training, and their distance from the exact optimum."""
+
+from typing import TYPE_CHECKING
+
+from pcfg_artifact.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from pcfg_artifact.mlm.data import MaskedCorpus
+    from pcfg_artifact.mlm.model import Shape, build_config, build_model
+    from pcfg_artifact.mlm.optimum import Gap, exact_predictions, masked_sentences
+    from pcfg_artifact.mlm.tokenizer import build_tokenizer
+    from pcfg_artifact.mlm.training import Recipe, train
+
+MODULE_OF = {
+    "Gap": "optimum",
+    "MaskedCorpus": "data",
+    "Recipe": "training",
+    "Shape": "model",
+    "build_config": "model",
+    "build_model": "model",
+    "build_tokenizer": "tokenizer",
+    "exact_predictions": "optimum",
+    "masked_sentences": "optimum",
+    "train": "training",
+}
+__all__ = ["Gap", "MaskedCorpus", "Recipe", "Shape", "build_config", "build_model", "build_tokenizer",
+           "exact_predictions", "masked_sentences", "train"]
+__getattr__, __dir__ = lazy_exports(__name__, MODULE_OF)

@@ -13,12 +13,11 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from pcfg_artifact.grammar import PCFG
-from pcfg_artifact.parsing.engine import LazyLeaves, leaf_charts
+from pcfg_artifact.parsing import EngineOptions, LazyLeaves, leaf_charts
 from pcfg_artifact.parsing.masking import hidden_words, observed_leaves, preterminal_outside
-from pcfg_artifact.parsing.masks import KEPT_SHARE, RANDOM_SHARE, Masking
+from pcfg_artifact.parsing.masks import Masking, selected_channel
+from pcfg_artifact.parsing.options import DEFAULT
 from pcfg_artifact.ragged import Ragged
-
-NAMED_MASKS = {"mask 0.15": Masking(0.15), "mask 0.40": Masking(0.40), "corrupt 0.15": Masking(0.15, "80/10/10")}
 
 
 @dataclass(frozen=True)
@@ -38,25 +37,24 @@ def masked_sentences(grammar: PCFG, sentences: Ragged, masking: Masking, *, seed
     return [MaskedSentence(int(s), *hidden_words(grammar, sentences.row(s), masking, seed, int(s))) for s in chosen]
 
 
-def exact_predictions(grammar: PCFG, sentences: Sequence[MaskedSentence], masking: Masking, backend: str = "auto",
-                      device: str = "cpu", n_threads: int | None = None) -> Iterator[np.ndarray]:
+def exact_predictions(grammar: PCFG, sentences: Sequence[MaskedSentence], masking: Masking,
+                      options: EngineOptions = DEFAULT) -> Iterator[np.ndarray]:
     """(masked, n_words) posterior of every word at every masked position, exact for the masking process.
 
     Under 80/10/10 the position that is predicted is known to have been selected: if it shows the word o, then
-    P(shows o | word w) = 0.1 [o = w] + 0.1 / n_words multiplies what the context says.
+    P(shows o | word w) multiplies what the context says.
     """
     leaves = LazyLeaves(lambda s: observed_leaves(grammar, sentences[s].seen, masking), len(sentences))
     head, word = grammar.lexical.T
     emit = csr_matrix((grammar.lexical_prob, (head - grammar.n_interminals, word)),
                       shape=(grammar.n_preterminals, grammar.n_words))
-    charts = leaf_charts(grammar, leaves, backend, device, n_threads=n_threads)
+    charts = leaf_charts(grammar, leaves, options)
+    channel = selected_channel(grammar.n_words)
     for sentence, chart in zip(sentences, charts, strict=True):
         weights = preterminal_outside(grammar, chart)[sentence.positions] @ emit
         for row, shown in enumerate(sentence.seen[sentence.positions]):
             if shown >= 0:
-                likelihood = np.full(grammar.n_words, RANDOM_SHARE / grammar.n_words)
-                likelihood[shown] += KEPT_SHARE
-                weights[row] *= likelihood
+                weights[row] *= channel.given(shown, grammar.n_words)
         yield weights / weights.sum(axis=1, keepdims=True)
 
 
@@ -86,8 +84,10 @@ class Gap:
 
     def excess(self) -> tuple[float, float]:
         """Mean loss above the optimum, and its standard error: no honest model is below zero by more than noise."""
+        from scipy.stats import sem  # here, because every training process would pay for it and none calls this
+
         difference = self.model - self.exact
-        return float(difference.mean()), float(difference.std(ddof=1) / np.sqrt(len(difference)))
+        return float(difference.mean()), float(sem(difference))
 
 
 # ---- where a model is far from the optimum --------------------------------------------------------------------------

@@ -1,19 +1,91 @@
 """Inside-Outside and what is read from it: trees, scores, masked words."""
 
-from pcfg_artifact.parsing.charts import Chart
-from pcfg_artifact.parsing.decoding import Parse, best_binary_tree, labelled_recall, parses, viterbi
-from pcfg_artifact.parsing.engine import each_chart, inside_outside, leaf_charts
-from pcfg_artifact.parsing.leaves import sentence_leaves
-from pcfg_artifact.parsing.masking import (
-    masked_log_probs,
-    masked_word_distribution,
-    one_mask_distributions,
-    one_mask_log_probs,
-    perplexity,
-)
-from pcfg_artifact.parsing.masks import Masking
-from pcfg_artifact.parsing.scoring import CONVENTIONS, SpanF1, span_f1
+from typing import TYPE_CHECKING
 
-__all__ = ["CONVENTIONS", "Chart", "Masking", "Parse", "SpanF1", "best_binary_tree", "each_chart", "inside_outside",
-           "labelled_recall", "leaf_charts", "masked_log_probs", "masked_word_distribution", "one_mask_distributions",
-           "one_mask_log_probs", "parses", "perplexity", "sentence_leaves", "span_f1", "viterbi"]
+from pcfg_artifact.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from pcfg_artifact.parsing.baselines import BASELINES
+    from pcfg_artifact.parsing.cells import cell_bounds
+    from pcfg_artifact.parsing.charts import Chart, SpanChart
+    from pcfg_artifact.parsing.decoding import (
+        Parse,
+        best_binary_tree,
+        labelled_recall,
+        parses,
+        viterbi,
+        viterbi_trees,
+        with_retries,
+    )
+    from pcfg_artifact.parsing.engine import LazyLeaves, each_chart, inside_outside, leaf_charts, log_probabilities
+    from pcfg_artifact.parsing.labelling import labelled_tree
+    from pcfg_artifact.parsing.latent import LatentChart, latent_inside_outside, latent_parses
+    from pcfg_artifact.parsing.leaves import Sentence, emissions, sentence_leaves, word_ids
+    from pcfg_artifact.parsing.masking import (
+        masked_log_probs,
+        masked_word_distribution,
+        one_mask_distributions,
+        one_mask_log_probs,
+        perplexity,
+        preterminal_outside,
+        word_distributions,
+    )
+    from pcfg_artifact.parsing.masks import NAMED_MASKS, Masking
+    from pcfg_artifact.parsing.options import EngineOptions
+    from pcfg_artifact.parsing.registry import ENGINES, BestTree, Engine
+    from pcfg_artifact.parsing.scoring import CONVENTIONS, SpanF1, gold_spans, span_f1
+
+# Public name -> the module it comes from; a test compares this table with the imports above.
+MODULE_OF = {
+    "BASELINES": "baselines",
+    "CONVENTIONS": "scoring",
+    "ENGINES": "registry",
+    "NAMED_MASKS": "masks",
+    "BestTree": "registry",
+    "Chart": "charts",
+    "Engine": "registry",
+    "EngineOptions": "options",
+    "LatentChart": "latent",
+    "LazyLeaves": "engine",
+    "Masking": "masks",
+    "Parse": "decoding",
+    "Sentence": "leaves",
+    "SpanChart": "charts",
+    "SpanF1": "scoring",
+    "best_binary_tree": "decoding",
+    "cell_bounds": "cells",
+    "each_chart": "engine",
+    "emissions": "leaves",
+    "gold_spans": "scoring",
+    "inside_outside": "engine",
+    "labelled_recall": "decoding",
+    "labelled_tree": "labelling",
+    "latent_inside_outside": "latent",
+    "latent_parses": "latent",
+    "leaf_charts": "engine",
+    "log_probabilities": "engine",
+    "masked_log_probs": "masking",
+    "masked_word_distribution": "masking",
+    "one_mask_distributions": "masking",
+    "one_mask_log_probs": "masking",
+    "parses": "decoding",
+    "perplexity": "masking",
+    "preterminal_outside": "masking",
+    "sentence_leaves": "leaves",
+    "span_f1": "scoring",
+    "viterbi": "decoding",
+    "viterbi_trees": "decoding",
+    "with_retries": "decoding",
+    "word_distributions": "masking",
+    "word_ids": "leaves",
+}
+
+__all__ = ["BASELINES", "CONVENTIONS", "ENGINES", "NAMED_MASKS", "BestTree", "Chart", "Engine", "EngineOptions",
+           "LatentChart", "LazyLeaves", "Masking", "Parse", "Sentence", "SpanChart", "SpanF1", "best_binary_tree",
+           "cell_bounds", "each_chart", "emissions", "gold_spans", "inside_outside", "labelled_recall",
+           "labelled_tree", "latent_inside_outside", "latent_parses", "leaf_charts", "log_probabilities",
+           "masked_log_probs", "masked_word_distribution", "one_mask_distributions", "one_mask_log_probs", "parses",
+           "perplexity", "preterminal_outside", "sentence_leaves", "span_f1", "viterbi", "viterbi_trees",
+           "with_retries", "word_distributions", "word_ids"]
+
+__getattr__, __dir__ = lazy_exports(__name__, MODULE_OF)

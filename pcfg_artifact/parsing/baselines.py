@@ -27,6 +27,12 @@ def random_branching(length: int, rng: np.random.Generator) -> list[Span]:
     return _tree(length, lambda i, j: int(rng.integers(i + 1, j)))
 
 
+# Every trivial parser by name, in the order of tables; those that draw nothing ignore the generator.
+BASELINES: dict[str, Callable[[int, np.random.Generator], list[Span]]] = {
+    "right": lambda length, rng: right_branching(length), "left": lambda length, rng: left_branching(length),
+    "balanced": lambda length, rng: balanced(length), "random": random_branching}
+
+
 def _tree(length: int, split: Callable[[int, int], int]) -> list[Span]:
     spans: list[Span] = []
     todo = [(0, length)] if length else []

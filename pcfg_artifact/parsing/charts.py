@@ -4,19 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 
-
-def n_cells(length: int) -> int:
-    """Number of spans (i, j) with 0 <= i < j <= length."""
-    return length * (length + 1) // 2
-
-
-def cell_bounds(length: int) -> tuple[np.ndarray, np.ndarray]:
-    """(i, j) of every cell, in the order in which charts store them: by i, then by j."""
-    starts, ends = np.triu_indices(length + 1, 1)
-    return starts, ends
+from pcfg_artifact.parsing.cells import cell_bounds, cell_of, n_cells
 
 
 def span_maxima(length: int, offsets: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -27,6 +19,32 @@ def span_maxima(length: int, offsets: np.ndarray, values: np.ndarray) -> np.ndar
         starts, ends = cell_bounds(length)
         largest[starts[filled], ends[filled]] = np.maximum.reduceat(values, offsets[filled])
     return largest
+
+
+class SpanChart(Protocol):
+    """What every chart knows, whatever made it: enough for a Labelled-Recall tree and its labels.
+
+    Cells are in the order of `cell_bounds`; cell c holds entries offsets[c]:offsets[c + 1], with symbols (E,) and
+    entry_marginals (E,).
+    """
+
+    @property
+    def length(self) -> int: ...
+    @property
+    def log_prob(self) -> float: ...
+    @property
+    def offsets(self) -> np.ndarray: ...
+    @property
+    def symbols(self) -> np.ndarray: ...
+    @property
+    def entry_marginals(self) -> np.ndarray: ...
+    def span_scores(self) -> np.ndarray: ...
+
+
+def entries_of(chart: SpanChart, i: int, j: int) -> slice:
+    """The entries of the cell (i, j)."""
+    cell = cell_of(i, j, chart.length)
+    return slice(chart.offsets[cell], chart.offsets[cell + 1])
 
 
 @dataclass(frozen=True, eq=False)

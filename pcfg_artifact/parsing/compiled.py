@@ -71,6 +71,15 @@ class CompiledGrammar(NamedTuple):
         return min(group.prob.min(initial=1.0) for group in self[2:])
 
 
+def grouped(group: np.ndarray, n_groups: int, *within: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Items by group: those of group g are order[first[g]:first[g + 1]], sorted by the keys in `within`, then as given.
+
+    Returns first (n_groups + 1,) and order.
+    """
+    order = np.lexsort((*reversed(within), group))
+    return np.searchsorted(group[order], np.arange(n_groups + 1)), order
+
+
 _compiled: WeakKeyDictionary[PCFG, CompiledGrammar] = WeakKeyDictionary()
 
 
@@ -88,10 +97,10 @@ def _compile(grammar: PCFG) -> CompiledGrammar:
     left_is_leaf, right_is_leaf = left >= n_interminals, right >= n_interminals
 
     def by_leaf(chosen: np.ndarray, leaf: np.ndarray, other: np.ndarray) -> LeafRules:
-        order = np.flatnonzero(chosen)[np.lexsort((parent[chosen], other[chosen], leaf[chosen]))]
-        return LeafRules(np.searchsorted(leaf[order] - n_interminals, np.arange(n_preterminals + 1)),
-                         np.where(other >= n_interminals, other - n_interminals, other)[order].astype(INDEX),
-                         parent[order].astype(INDEX), prob[order])
+        first, order = grouped(leaf[chosen] - n_interminals, n_preterminals, other[chosen], parent[chosen])
+        rules = np.flatnonzero(chosen)[order]
+        return LeafRules(first, np.where(other >= n_interminals, other - n_interminals, other)[rules].astype(INDEX),
+                         parent[rules].astype(INDEX), prob[rules])
 
     return CompiledGrammar(
         root_inner=grammar.root[:n_interminals].copy(), root_leaf=grammar.root[n_interminals:].copy(),
@@ -108,12 +117,10 @@ def _by_pair(n_interminals: int, parent: np.ndarray, left: np.ndarray, right: np
     order = np.argsort(n_rules, kind="stable")
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
-    rule_order = np.lexsort((parent, rank[pair_of_rule.reshape(-1)]))
+    first, rules = grouped(rank[pair_of_rule.reshape(-1)], len(pairs), parent)
     pairs = pairs[order].astype(INDEX)
-    symbols = np.arange(n_interminals + 1)
-    by_left, by_right = (np.argsort(pairs[:, side], kind="stable") for side in (0, 1))
+    left_first, by_left = grouped(pairs[:, 0], n_interminals)
+    right_first, by_right = grouped(pairs[:, 1], n_interminals)
     return InnerPairs(
-        left=pairs[:, 0].copy(), right=pairs[:, 1].copy(), first=np.append(0, np.cumsum(n_rules[order])),
-        parent=parent[rule_order].astype(INDEX), prob=prob[rule_order],
-        by_left=by_left, left_first=np.searchsorted(pairs[by_left, 0], symbols),
-        by_right=by_right, right_first=np.searchsorted(pairs[by_right, 1], symbols))
+        left=pairs[:, 0].copy(), right=pairs[:, 1].copy(), first=first, parent=parent[rules].astype(INDEX),
+        prob=prob[rules], by_left=by_left, left_first=left_first, by_right=by_right, right_first=right_first)

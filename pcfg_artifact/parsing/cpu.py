@@ -4,53 +4,53 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import deque
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 
 import numpy as np
 
 from pcfg_artifact.errors import UsageError
+from pcfg_artifact.grammar.pcfg import PCFG
+from pcfg_artifact.machine import available_memory
+from pcfg_artifact.ordered import ordered_map
 from pcfg_artifact.parsing import linear, logspace
-from pcfg_artifact.parsing.charts import Chart, cell_bounds
-from pcfg_artifact.parsing.compiled import CompiledGrammar
+from pcfg_artifact.parsing.cells import cell_bounds, cell_of
+from pcfg_artifact.parsing.charts import Chart
+from pcfg_artifact.parsing.compiled import compiled
+from pcfg_artifact.parsing.options import DEFAULT, EngineOptions
 from pcfg_artifact.parsing.reference import log_of
+from pcfg_artifact.parsing.registry import BestTree
+
+Result = TypeVar("Result")
 
 KEPT_LENGTH = 100  # words: the workspace of a thread is kept up to this length
 MAX_RESCALES = 20  # each moves the first cell that drifted back to about 1
 
 
-def charts(grammar: CompiledGrammar, leaves: Sequence[np.ndarray], is_full: bool, n_threads: int | None = None
-           ) -> Iterator[Chart]:
-    """A chart for each sentence, in order; results do not depend on the number of threads."""
-    n_threads = min(n_threads or len(os.sched_getaffinity(0)), max(len(leaves), 1))
-    engine = Engine(grammar, is_full)
-    if n_threads == 1:
-        yield from map(engine.chart, leaves)
-        return
-    waiting: deque = deque()
-    with ThreadPoolExecutor(n_threads) as pool:
-        try:
-            for rows in leaves:
-                waiting.append(pool.submit(engine.chart, rows))
-                if len(waiting) > 4 * n_threads:  # a reader that is slower than the engine must not fill the memory
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
-
-
-class Engine:
+class CpuEngine:
     """One grammar, one kind of outside; every thread that calls it keeps its own workspace."""
 
-    def __init__(self, grammar: CompiledGrammar, is_full: bool) -> None:
-        self.grammar = grammar
-        self.is_full = is_full
-        self._smallest_rule = grammar.smallest_prob
+    def __init__(self, grammar: PCFG, options: EngineOptions = DEFAULT) -> None:
+        self.grammar = compiled(grammar)
+        self.is_full = options.is_full
+        self.n_threads = options.n_threads or len(os.sched_getaffinity(0))
+        self._smallest_rule = self.grammar.smallest_prob
         self._local = threading.local()
         self._one_long = threading.Lock()
+
+    def charts(self, leaves: Sequence[np.ndarray]) -> Iterator[Chart]:
+        """A chart for each sentence, in order; results do not depend on the number of threads."""
+        return self._each(self.chart, leaves)
+
+    def log_probs(self, leaves: Sequence[np.ndarray]) -> Iterator[float]:
+        return self._each(self.log_prob, leaves)
+
+    def best_trees(self, leaves: Sequence[np.ndarray]) -> Iterator[BestTree]:
+        return self._each(self.best_tree, leaves)
+
+    def _each(self, work: Callable[[np.ndarray], Result], leaves: Sequence[np.ndarray]) -> Iterator[Result]:
+        return ordered_map(work, leaves, min(self.n_threads, max(len(leaves), 1)))
 
     def chart(self, leaves: np.ndarray) -> Chart:
         """Linear space; log space where a value would leave the range of float64."""
@@ -65,10 +65,17 @@ class Engine:
                 return self.log_chart(leaves).log_prob
             if not len(leaves):
                 return -np.inf
-            cell = linear.cell_of.py_func(0, len(leaves))
-            whole = slice(work.offsets[cell], work.offsets[cell + 1])
+            cell = cell_of(0, len(leaves), len(leaves))
+            whole = slice(work.first[cell], work.last[cell])
             root = np.concatenate([self.grammar.root_inner, self.grammar.root_leaf])
             return float(log_of(work.inside[whole] @ root[work.symbols[whole]]) + found[1].sum())
+
+    def best_tree(self, leaves: np.ndarray) -> BestTree:
+        """Viterbi in log space, which holds the probability of any one tree."""
+        if not len(leaves):
+            return BestTree.none()
+        log_leaves = log_of(leaves)
+        return logspace.best_tree(self.grammar, log_leaves, logspace.inside(self.grammar, log_leaves, True))
 
     @contextmanager
     def _workspace(self, length: int) -> Iterator[linear.Workspace]:
@@ -138,19 +145,9 @@ class Engine:
         return Chart.from_cells(length, n_interminals + self.grammar.n_preterminals, log_prob, log_inside, log_outside)
 
 
-def available_memory() -> int:
-    """Bytes that can be had without swapping."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            return next(1024 * int(line.split()[1]) for line in file if line.startswith("MemAvailable"))
-    except (OSError, StopIteration):  # not Linux: all there is
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-
-
 def typed_cells(length: int, inner: np.ndarray, leaf: np.ndarray) -> np.ndarray:
-    """(cells, N) in the order of charts from (cells, I) in the order of kernels and (L, P)."""
+    """(cells, N) from (cells, I) and (L, P)."""
     starts, ends = cell_bounds(length)
-    cells = np.full((len(starts), inner.shape[1] + leaf.shape[1]), -np.inf)
-    cells[:, :inner.shape[1]] = inner[linear.cell_of.py_func(starts, ends)]
-    cells[ends - starts == 1, inner.shape[1]:] = leaf
-    return cells
+    leaves = np.full((len(inner), leaf.shape[1]), -np.inf)
+    leaves[ends - starts == 1] = leaf
+    return np.concatenate([inner, leaves], axis=1)

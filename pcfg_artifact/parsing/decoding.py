@@ -10,12 +10,11 @@ import numpy as np
 from numba import njit
 
 from pcfg_artifact.grammar.pcfg import PCFG
-from pcfg_artifact.parsing import logspace
-from pcfg_artifact.parsing.charts import Chart
-from pcfg_artifact.parsing.compiled import compiled
-from pcfg_artifact.parsing.engine import each_chart
-from pcfg_artifact.parsing.leaves import Sentence, sentence_leaves
-from pcfg_artifact.parsing.reference import log_of
+from pcfg_artifact.parsing.charts import Chart, SpanChart
+from pcfg_artifact.parsing.engine import each_chart, leaves_of
+from pcfg_artifact.parsing.leaves import Sentence, word_ids
+from pcfg_artifact.parsing.options import DEFAULT, EngineOptions
+from pcfg_artifact.parsing.registry import engine_for
 from pcfg_artifact.treebank.tree import Tree
 
 Span = tuple[int, int]
@@ -25,7 +24,7 @@ RARE_BELOW = 100  # second attempt at a sentence without probability: words seen
 BLOCK = 256  # sentences parsed before those without probability are tried again
 
 
-def labelled_recall(chart: Chart) -> list[Span]:
+def labelled_recall(chart: SpanChart) -> list[Span]:
     """The 2L-1 spans of the binary tree with the largest sum of s(i, j) = max over A of the marginal.
 
     Ties take the first split, so a sentence without probability becomes right-branching.
@@ -65,24 +64,21 @@ def _best_splits(scores: np.ndarray) -> np.ndarray:
     return split
 
 
-def viterbi(grammar: PCFG, sentence: Sentence) -> tuple[float, Tree | None]:
+def viterbi(grammar: PCFG, sentence: Sentence, options: EngineOptions = DEFAULT) -> tuple[float, Tree | None]:
     """Log probability of the most probable tree and that tree, with grammar labels; (-inf, None) if there is none.
 
     The words of the tree are those that the grammar read: rare and unknown ones are signatures.
     """
-    words = grammar.encode(sentence) if len(sentence) and isinstance(sentence[0], str) else np.asarray(sentence, int)
-    length = len(words)
-    if length == 0:
-        return -np.inf, None
-    tables = compiled(grammar)
-    log_leaves = log_of(sentence_leaves(grammar, words))
-    best = logspace.inside(tables, log_leaves, True)
-    top = best[logspace.cell_of.py_func(0, length)] if length > 1 else log_leaves[0]
-    root = log_of(tables.root_inner if length > 1 else tables.root_leaf) + top
-    if root.max(initial=-np.inf) == -np.inf:
-        return -np.inf, None
-    nodes = logspace.best_nodes(tables, log_leaves, best, int(root.argmax()))
-    return float(root.max()), _tree_of_nodes(grammar, nodes, words)
+    return next(viterbi_trees(grammar, [sentence], options))
+
+
+def viterbi_trees(grammar: PCFG, sentences: Sequence[Sentence], options: EngineOptions = DEFAULT
+                  ) -> Iterator[tuple[float, Tree | None]]:
+    """The same for every sentence, in order."""
+    ids = [word_ids(grammar, sentence) for sentence in sentences]
+    found = engine_for(grammar, options).best_trees(leaves_of(grammar, ids))
+    for words, (log_prob, nodes) in zip(ids, found, strict=True):
+        yield log_prob, _tree_of_nodes(grammar, nodes, words) if len(nodes) else None
 
 
 def _tree_of_nodes(grammar: PCFG, nodes: np.ndarray, words: np.ndarray) -> Tree:
@@ -90,10 +86,10 @@ def _tree_of_nodes(grammar: PCFG, nodes: np.ndarray, words: np.ndarray) -> Tree:
     stack: list[Tree] = []
     for symbol, i, j in nodes[::-1]:  # from the right, children are complete before their parent
         if j - i == 1:
-            stack.append(Tree(grammar.preterminals[symbol], word=grammar.words[words[i]]))
+            stack.append(Tree(grammar.nonterminals[symbol], word=grammar.words[words[i]]))
         else:
             left, right = stack.pop(), stack.pop()
-            stack.append(Tree(grammar.interminals[symbol], (left, right)))
+            stack.append(Tree(grammar.nonterminals[symbol], (left, right)))
     return stack[0]
 
 
@@ -110,31 +106,28 @@ class Parse:
     n_attempts: int
 
 
-def parses(grammar: PCFG, sentences: Sequence[Sequence[str]], backend: str = "auto", device: str = "cpu",
-           n_threads: int | None = None) -> Iterator[Parse]:
+def parses(grammar: PCFG, sentences: Sequence[Sequence[str]], options: EngineOptions = DEFAULT) -> Iterator[Parse]:
     """A parse for every sentence, given as words, in order."""
-    return with_retries(grammar, sentences, lambda chart, _, n_attempts: parse_of(chart, n_attempts), backend, device,
-                        n_threads)
+    return with_retries(grammar, sentences, lambda chart, _, n_attempts: parse_of(chart, n_attempts), options)
 
 
 def with_retries(grammar: PCFG, sentences: Sequence[Sequence[str]], read: Callable[[Chart, np.ndarray, int], Result],
-                 backend: str = "auto", device: str = "cpu", n_threads: int | None = None) -> Iterator[Result]:
+                 options: EngineOptions = DEFAULT) -> Iterator[Result]:
     """read(chart, word ids, n_attempts) of every sentence, given as words, in order."""
     for begin in range(0, len(sentences), BLOCK):
         block = sentences[begin:begin + BLOCK]
         ids = [grammar.encode(words) for words in block]
         found, failed = [], []
-        for s, chart in enumerate(each_chart(grammar, ids, backend, device, n_threads=n_threads)):
+        for s, chart in enumerate(each_chart(grammar, ids, options)):
             found.append(read(chart, ids[s], 1))
             if chart.log_prob == -np.inf:
                 failed.append(s)
         again = [grammar.encode(block[s], rare_below=RARE_BELOW) for s in failed]
-        charts = each_chart(grammar, again, backend, device, n_threads=n_threads)
-        for s, words, chart in zip(failed, again, charts, strict=True):
+        for s, words, chart in zip(failed, again, each_chart(grammar, again, options), strict=True):
             found[s] = read(chart, words, 2 if chart.log_prob > -np.inf else 3)
         yield from found
 
 
-def parse_of(chart: Chart, n_attempts: int) -> Parse:
+def parse_of(chart: SpanChart, n_attempts: int) -> Parse:
     scores = chart.span_scores()
     return Parse(best_binary_tree(scores), scores, chart.log_prob, n_attempts)

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from pcfg_artifact.grammar.pcfg import PCFG
-from pcfg_artifact.parsing.charts import Chart
+from pcfg_artifact.parsing.charts import SpanChart, entries_of
 from pcfg_artifact.parsing.decoding import labelled_recall
 from pcfg_artifact.treebank.tree import Tree
 
 NO_LABEL = "X"  # of a span to which the grammar gives no probability
 
 
-def labelled_tree(grammar: PCFG, chart: Chart, words: Sequence[str]) -> Tree | None:
+def labelled_tree(grammar: PCFG, chart: SpanChart, words: Sequence[str]) -> Tree | None:
     """The Labelled-Recall tree over `words`, each span with its most probable symbol; None for the empty sentence."""
     stack: list[Tree] = []
     for i, j in reversed(labelled_recall(chart)):  # from the right, children are complete before their parent
@@ -27,10 +27,9 @@ def labelled_tree(grammar: PCFG, chart: Chart, words: Sequence[str]) -> Tree | N
     return stack[0] if stack else None
 
 
-def _best_label(grammar: PCFG, chart: Chart, i: int, j: int) -> str:
-    cell = i * chart.length - i * (i - 1) // 2 + (j - i - 1)
-    begin, end = chart.offsets[cell], chart.offsets[cell + 1]
-    marginals = chart.entry_marginals[begin:end]
+def _best_label(grammar: PCFG, chart: SpanChart, i: int, j: int) -> str:
+    entries = entries_of(chart, i, j)
+    marginals = chart.entry_marginals[entries]
     if not marginals.max(initial=0.0) > 0:
         return NO_LABEL
-    return grammar.nonterminals[chart.symbols[begin + int(np.argmax(marginals))]]
+    return grammar.nonterminals[chart.symbols[entries][int(np.argmax(marginals))]]

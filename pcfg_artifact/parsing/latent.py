@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -14,12 +13,16 @@ import numpy as np
 
 from pcfg_artifact.grammar.latent import LatentPCFG
 from pcfg_artifact.grammar.pcfg import PCFG
+from pcfg_artifact.ordered import ordered_map
 from pcfg_artifact.parsing import latent_kernels
-from pcfg_artifact.parsing.charts import Chart, n_cells, span_maxima
+from pcfg_artifact.parsing.cells import cell_of, n_cells
+from pcfg_artifact.parsing.charts import Chart, span_maxima
+from pcfg_artifact.parsing.compiled import grouped
 from pcfg_artifact.parsing.decoding import BLOCK, Parse, parse_of, with_retries
 from pcfg_artifact.parsing.engine import each_chart
 from pcfg_artifact.parsing.latent_kernels import LatentRules
 from pcfg_artifact.parsing.leaves import Sentence, word_ids
+from pcfg_artifact.parsing.options import DEFAULT, EngineOptions
 
 PRUNING = 1e-5  # entries with a smaller posterior under the PCFG are left out
 
@@ -45,7 +48,7 @@ class Survivors:
         length = chart.length
         kept = np.flatnonzero((chart.entry_marginals >= pruning) & (chart.entry_marginals > 0.0))
         starts, ends = (bounds[kept] for bounds in chart.entry_bounds)
-        cells = starts * length - starts * (starts - 1) // 2 + (ends - starts - 1)
+        cells = cell_of(starts, ends, length)
         scale = np.full(n_cells(length), -np.inf)
         np.maximum.at(scale, cells, chart.entry_log_inside[kept])
         return cls(words, chart.log_prob, np.searchsorted(cells, np.arange(n_cells(length) + 1)),
@@ -84,21 +87,19 @@ class LatentChart:
 
 
 def latent_inside_outside(grammar: LatentPCFG, sentences: Sequence[Sentence], pruning: float = PRUNING,
-                          n_threads: int | None = None) -> Iterator[LatentChart]:
+                          options: EngineOptions = DEFAULT) -> Iterator[LatentChart]:
     """A latent chart for every sentence (words, or word ids), in their order, one by one."""
     ids = [word_ids(grammar.pcfg, sentence) for sentence in sentences]
-    charts = each_chart(grammar.pcfg, ids, n_threads=n_threads)
+    charts = each_chart(grammar.pcfg, ids, options)
     survivors = (Survivors.of(chart, words, pruning) for chart, words in zip(charts, ids, strict=True))
-    return latent_charts(grammar, survivors, n_threads)
+    return latent_charts(grammar, survivors, options.n_threads)
 
 
 def latent_charts(grammar: LatentPCFG, survivors: Iterable[Survivors],
                   n_threads: int | None = None) -> Iterator[LatentChart]:
     """The latent charts of sentences that are pruned already."""
-    rules, survivors = latent_rules(grammar), iter(survivors)
-    with ThreadPoolExecutor(n_threads or len(sched_getaffinity(0))) as pool:  # the kernels release the interpreter
-        while block := list(islice(survivors, BLOCK)):
-            yield from pool.map(partial(latent_chart, grammar, rules), block)
+    work = partial(latent_chart, grammar, latent_rules(grammar))
+    return ordered_map(work, survivors, n_threads or len(sched_getaffinity(0)))  # the kernels release the interpreter
 
 
 def latent_chart(grammar: LatentPCFG, rules: LatentRules, kept: Survivors) -> LatentChart:
@@ -121,23 +122,23 @@ def latent_chart(grammar: LatentPCFG, rules: LatentRules, kept: Survivors) -> La
                        kept.offsets, symbols, np.abs(products) / (abs(total) or 1.0))
 
 
-def latent_parses(grammar: LatentPCFG, sentences: Sequence[Sequence[str]], backend: str = "auto", device: str = "cpu",
-                  n_threads: int | None = None) -> Iterator[tuple[Parse, LatentChart]]:
+def latent_parses(grammar: LatentPCFG, sentences: Sequence[Sequence[str]], options: EngineOptions = DEFAULT
+                  ) -> Iterator[tuple[Parse, LatentChart]]:
     """The PCFG's parse and the latent chart of every sentence, given as words, in order; one pass of the PCFG for both.
 
-    backend, device and n_threads are those of the PCFG's pass; the latent one uses the processor.
+    The options are those of the PCFG's pass; the latent one uses the processor.
     """
     def read(chart: Chart, words: np.ndarray, n_attempts: int) -> tuple[Parse, Survivors]:
         return parse_of(chart, n_attempts), Survivors.of(chart, words)
 
-    both = with_retries(grammar.pcfg, sentences, read, backend, device, n_threads)
+    both = with_retries(grammar.pcfg, sentences, read, options)
     while block := list(islice(both, BLOCK)):
-        charts = latent_charts(grammar, (kept for _, kept in block), n_threads)
+        charts = latent_charts(grammar, (kept for _, kept in block), options.n_threads)
         yield from ((plain, chart) for (plain, _), chart in zip(block, charts, strict=True))
 
 
 def lexical_rules(pcfg: PCFG, symbols: np.ndarray, words: np.ndarray) -> np.ndarray:
-    """Numbers of the lexical rules symbol -> word, all of which the grammar has."""
+    """Indices of the lexical rules symbol -> word, all of which the grammar has."""
     return np.searchsorted(pcfg.lexical[:, 0].astype(np.int64) * pcfg.n_words + pcfg.lexical[:, 1],
                            symbols * pcfg.n_words + words)
 
@@ -155,9 +156,9 @@ def latent_rules(grammar: LatentPCFG) -> LatentRules:
 def _compile(grammar: LatentPCFG) -> LatentRules:
     parent, left, right = grammar.pcfg.binary.T.astype(np.int64)
     n = grammar.pcfg.n_nonterminals
-    rule = np.argsort(left * n + right, kind="stable")
-    pairs, first = np.unique((left * n + right)[rule], return_index=True)
+    pairs, pair_of_rule = np.unique(left * n + right, return_inverse=True)
+    first, rule = grouped(pair_of_rule, len(pairs))
     pair_of = np.full(n * n, -1, np.int32)
     pair_of[pairs] = np.arange(len(pairs))
-    return LatentRules(pair_of.reshape(n, n), np.append(first, len(rule)), rule, parent[rule],
+    return LatentRules(pair_of.reshape(n, n), first, rule, parent[rule],
                        grammar.n_states.astype(np.int64), grammar.offsets, grammar.tensors)

@@ -17,6 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from pcfg_artifact.parsing.cells import cell_of
+
 USELESS = -1  # slot of a pair that makes nothing that survives in the cell
 
 
@@ -33,12 +35,6 @@ class LatentRules(NamedTuple):
     n_states: np.ndarray
     begin: np.ndarray
     tensors: np.ndarray
-
-
-@njit(inline="always")
-def cell_of(i, j, length):
-    """Number of the cell (i, j): by i, then by j."""
-    return i * length - i * (i - 1) // 2 + (j - i - 1)
 
 
 class Work(NamedTuple):

@@ -4,7 +4,7 @@ Legend.  i < k < j fenceposts; A parent, B left child, C right child; p pre-term
 A *row* (x, B) holds every span of in-terminal B with an end at fencepost x: alpha[row, k] is alpha(B, x, k) for k > x
 and alpha(B, k, x) for k < x, so a left child and a right child are both read along k.  Bit k of mask[x, B] says that
 the span is possible.  beta[row, k] collects what B receives as a left child for k > x, as a right child for k < x.
-Cells run by j, then by falling i: all that a cell needs is done, and the rows of j stay in cache.
+Cells are filled by j, then by falling i: all that a cell needs is done, and the rows of j stay in cache.
 
 Range.  Every product of two chart values stays above SMALLEST, so that multiplied by a rule it is still a normal
 float64; a sentence that would need a smaller one is refused (status OUT_OF_RANGE) and done in log space instead.
@@ -19,6 +19,7 @@ import numpy as np
 from numba import njit, uint64
 from numba.cpython.unsafe.numbers import trailing_zeros
 
+from pcfg_artifact.parsing.cells import cell_of, n_cells
 from pcfg_artifact.parsing.compiled import INDEX, CompiledGrammar
 
 DONE, DRIFTING, OUT_OF_RANGE = 0, 1, 2
@@ -36,7 +37,7 @@ class Workspace(NamedTuple):
     row_of (X, I): row of (x, B).  starts, ends (X, I): whether some span of B starts, ends at x.  mask (X, I, words).
     left_pairs, right_pairs (X, pair words): bits of the pairs whose left child starts, whose right child ends at x.
     alpha, beta: rows one after the other.  live_pair, live_mask: scratch.
-    offsets, symbols, inside, outside: the entries of every cell, in order of cells.
+    symbols, inside, outside: entries in the order in which they are found; cell c holds first[c]:last[c].
     """
 
     row_of: np.ndarray
@@ -49,7 +50,8 @@ class Workspace(NamedTuple):
     beta: np.ndarray
     live_pair: np.ndarray
     live_mask: np.ndarray
-    offsets: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
     symbols: np.ndarray
     inside: np.ndarray
     outside: np.ndarray
@@ -58,8 +60,7 @@ class Workspace(NamedTuple):
 def workspace(grammar: CompiledGrammar, longest: int) -> Workspace:
     """Room for sentences of up to `longest` words."""
     n_posts, n_interminals, n_pairs = longest + 1, grammar.n_interminals, len(grammar.inner.left)
-    n_cells = longest * n_posts // 2
-    n_entries = (n_cells - longest) * n_interminals + longest * grammar.n_preterminals
+    n_entries = (n_cells(longest) - longest) * n_interminals + longest * grammar.n_preterminals
     pair_words = -(-n_pairs // WORD)
     return Workspace(
         row_of=np.empty((n_posts, n_interminals), INDEX),
@@ -68,14 +69,14 @@ def workspace(grammar: CompiledGrammar, longest: int) -> Workspace:
         left_pairs=np.empty((n_posts, pair_words), np.uint64), right_pairs=np.empty((n_posts, pair_words), np.uint64),
         alpha=np.empty(n_posts * n_interminals * n_posts), beta=np.empty(n_posts * n_interminals * n_posts),
         live_pair=np.empty(n_pairs + 1, INDEX), live_mask=np.empty(n_pairs + 1, np.uint64),
-        offsets=np.zeros(n_cells + 1, np.int64), symbols=np.empty(n_entries, INDEX), inside=np.empty(n_entries),
-        outside=np.empty(n_entries))
+        first=np.empty(n_cells(longest), np.int64), last=np.empty(n_cells(longest), np.int64),
+        symbols=np.empty(n_entries, INDEX), inside=np.empty(n_entries), outside=np.empty(n_entries))
 
 
 @njit(nogil=True)
-def cell_of(i, j):
-    """Number of the cell (i, j): by j, then by falling i."""
-    return j * (j - 1) // 2 + (j - 1 - i)
+def lowest_bit(word):
+    """Index of the lowest bit of a word that is not 0."""
+    return uint64(trailing_zeros(word))
 
 
 @njit(nogil=True)
@@ -88,15 +89,15 @@ def bits_between(low, high, word):
 
 
 @njit(nogil=True)
-def spread(dense, cell, offsets, symbols, values):
+def spread(dense, first, last, symbols, values):
     """Write the entries of a cell into a dense vector."""
-    for entry in range(offsets[cell], offsets[cell + 1]):
+    for entry in range(first, last):
         dense[symbols[entry]] = values[entry]
 
 
 @njit(nogil=True)
-def unspread(dense, cell, offsets, symbols):
-    for entry in range(offsets[cell], offsets[cell + 1]):
+def unspread(dense, first, last, symbols):
+    for entry in range(first, last):
         dense[symbols[entry]] = 0.0
 
 
@@ -107,7 +108,7 @@ def find_live_pairs(left, right, left_pairs, right_pairs, mask, i, j, word, spli
     for pair_word in range(left_pairs.shape[1]):
         pairs = left_pairs[i, pair_word] & right_pairs[j, pair_word]
         while pairs != 0:
-            q = uint64(WORD * pair_word) + uint64(trailing_zeros(pairs))
+            q = uint64(WORD * pair_word) + lowest_bit(pairs)
             common = mask[i, left[q], word] & mask[j, right[q], word] & splits
             live_pair[n_live] = q
             live_mask[n_live] = common
@@ -147,7 +148,7 @@ def inside(grammar: CompiledGrammar, leaves: np.ndarray, is_full: bool, work: Wo
     """
     length = len(leaves)
     n_interminals = len(grammar.root_inner)
-    inner, offsets, symbols, values = grammar.inner, work.offsets, work.symbols, work.inside
+    inner, first, last, symbols, values = grammar.inner, work.first, work.last, work.symbols, work.inside
     row_of, mask, left_pairs, right_pairs = work.row_of, work.mask, work.left_pairs, work.right_pairs
     live_pair, live_mask, starts, ends = work.live_pair, work.live_mask, work.starts, work.ends
     alpha = work.alpha[:(length + 1) ** 2 * n_interminals].reshape((length + 1) * n_interminals, length + 1)
@@ -167,24 +168,25 @@ def inside(grammar: CompiledGrammar, leaves: np.ndarray, is_full: bool, work: Wo
                 row_of[x, a] = x * n_interminals + a
 
     for j in range(1, length + 1):
+        first[cell_of(j - 1, j, length)] = n_entries
         for n in range(n_tags[j - 1]):
             p = tags[j - 1, n]
             symbols[n_entries] = n_interminals + p
             values[n_entries] = leaves[j - 1, p]
             n_entries += 1
-        offsets[cell_of(j - 1, j) + 1] = n_entries
+        last[cell_of(j - 1, j, length)] = n_entries
         for i in range(j - 2, -1, -1):
             if j - i == 2:
                 add_from_leaf(total, grammar.two_leaves, leaves, tags, n_tags, i, leaves[j - 1])
             else:
-                side = cell_of(i, j - 1)
-                spread(neighbour, side, offsets, symbols, values)
+                side = cell_of(i, j - 1, length)
+                spread(neighbour, first[side], last[side], symbols, values)
                 add_from_leaf(total, grammar.right_leaf, leaves, tags, n_tags, j - 1, neighbour)
-                unspread(neighbour, side, offsets, symbols)
-                side = cell_of(i + 1, j)
-                spread(neighbour, side, offsets, symbols, values)
+                unspread(neighbour, first[side], last[side], symbols)
+                side = cell_of(i + 1, j, length)
+                spread(neighbour, first[side], last[side], symbols, values)
                 add_from_leaf(total, grammar.left_leaf, leaves, tags, n_tags, i, neighbour)
-                unspread(neighbour, side, offsets, symbols)
+                unspread(neighbour, first[side], last[side], symbols)
             # total(A) += P(A -> B C) sum over k of alpha(B,i,k) alpha(C,k,j)
             for word in range((i + 2) // WORD, (j - 2) // WORD + 1):
                 n_live = find_live_pairs(inner.left, inner.right, left_pairs, right_pairs, mask, i, j, word,
@@ -195,13 +197,14 @@ def inside(grammar: CompiledGrammar, leaves: np.ndarray, is_full: bool, work: Wo
                     left_row, right_row = row_of[i, inner.left[q]], row_of[j, inner.right[q]]
                     product = 0.0
                     while splits != 0:
-                        k = uint64(WORD * word) + uint64(trailing_zeros(splits))
+                        k = uint64(WORD * word) + lowest_bit(splits)
                         product += alpha[left_row, k] * alpha[right_row, k]
                         splits &= splits - uint64(1)
                     is_refused |= product < SMALLEST
                     for rule in range(inner.first[q], inner.first[q + 1]):
                         total[inner.parent[rule]] += inner.prob[rule] * product
 
+            first[cell_of(i, j, length)] = n_entries
             n_found = 0
             for a in range(n_interminals):
                 found[n_found] = a
@@ -241,7 +244,7 @@ def inside(grammar: CompiledGrammar, leaves: np.ndarray, is_full: bool, work: Wo
                 beta[row_j, i] = 0.0
                 mask[i, a, word_j] |= bit_j
                 mask[j, a, word_i] |= bit_i
-            offsets[cell_of(i, j) + 1] = n_entries
+            last[cell_of(i, j, length)] = n_entries
             if largest != 0.0:
                 bits = math.frexp(largest)[1] if largest < np.inf else 1024
                 if abs(bits) > DRIFT:
@@ -267,7 +270,7 @@ def give_along(given, splits, word, alpha, from_row, beta, to_row):
     """beta[to_row, k] += given * alpha[from_row, k] over a word of splits; returns the smallest term."""
     smallest = LARGEST
     while splits != 0:
-        k = uint64(WORD * word) + uint64(trailing_zeros(splits))
+        k = uint64(WORD * word) + lowest_bit(splits)
         term = given * alpha[from_row, k]
         smallest = min(smallest, term)
         beta[to_row, k] += term
@@ -280,7 +283,7 @@ def outside(grammar: CompiledGrammar, leaves: np.ndarray, is_full: bool, work: W
     """Give every entry its outside value, from the whole sentence down to the words; returns a status."""
     length, n_preterminals = leaves.shape
     n_interminals = len(grammar.root_inner)
-    inner, offsets, symbols, values = grammar.inner, work.offsets, work.symbols, work.inside
+    inner, first, last, symbols, values = grammar.inner, work.first, work.last, work.symbols, work.inside
     row_of, mask, left_pairs, right_pairs = work.row_of, work.mask, work.left_pairs, work.right_pairs
     live_pair, live_mask = work.live_pair, work.live_mask
     alpha = work.alpha[:(length + 1) ** 2 * n_interminals].reshape((length + 1) * n_interminals, length + 1)
@@ -296,9 +299,9 @@ def outside(grammar: CompiledGrammar, leaves: np.ndarray, is_full: bool, work: W
 
     for j in range(length, 1, -1):
         for i in range(j - 1):
-            cell = cell_of(i, j)
+            cell = cell_of(i, j, length)
             is_reached = False
-            for entry in range(offsets[cell], offsets[cell + 1]):
+            for entry in range(first[cell], last[cell]):
                 a = symbols[entry]
                 is_whole = j - i == length
                 value = grammar.root_inner[a] if is_whole else beta[row_of[i, a], j] + beta[row_of[j, a], i]
@@ -315,19 +318,19 @@ def outside(grammar: CompiledGrammar, leaves: np.ndarray, is_full: bool, work: W
                 for p in range(n_preterminals):
                     leaf_beta[j - 1, p] += received[p]
             else:
-                side = cell_of(i, j - 1)
-                spread(neighbour, side, offsets, symbols, values)
+                side = cell_of(i, j - 1, length)
+                spread(neighbour, first[side], last[side], symbols, values)
                 give_to_leaf(parent, grammar.right_leaf, leaves, tags, n_tags, j - 1, neighbour, received, leaf_beta)
-                for entry in range(offsets[side], offsets[side + 1]):
+                for entry in range(first[side], last[side]):
                     beta[row_of[i, symbols[entry]], j - 1] += received[symbols[entry]]
-                unspread(neighbour, side, offsets, symbols)
+                unspread(neighbour, first[side], last[side], symbols)
                 received[:] = 0.0
-                side = cell_of(i + 1, j)
-                spread(neighbour, side, offsets, symbols, values)
+                side = cell_of(i + 1, j, length)
+                spread(neighbour, first[side], last[side], symbols, values)
                 give_to_leaf(parent, grammar.left_leaf, leaves, tags, n_tags, i, neighbour, received, leaf_beta)
-                for entry in range(offsets[side], offsets[side + 1]):
+                for entry in range(first[side], last[side]):
                     beta[row_of[j, symbols[entry]], i + 1] += received[symbols[entry]]
-                unspread(neighbour, side, offsets, symbols)
+                unspread(neighbour, first[side], last[side], symbols)
             received[:] = 0.0
 
             for word in range((i + 2) // WORD, (j - 2) // WORD + 1):
@@ -348,33 +351,28 @@ def outside(grammar: CompiledGrammar, leaves: np.ndarray, is_full: bool, work: W
                     to_left = mask[j, c, word] & splits if is_full else live_mask[n]
                     is_refused |= give_along(given, to_left, word, alpha, right_row, beta, left_row) < SMALLEST
                     is_refused |= give_along(given, to_right, word, alpha, left_row, beta, right_row) < SMALLEST
-            for entry in range(offsets[cell], offsets[cell + 1]):
+            for entry in range(first[cell], last[cell]):
                 parent[symbols[entry]] = 0.0
 
     for t in range(length):
-        cell = cell_of(t, t + 1)
-        for entry in range(offsets[cell], offsets[cell + 1]):
+        cell = cell_of(t, t + 1, length)
+        for entry in range(first[cell], last[cell]):
             work.outside[entry] = leaf_beta[t, symbols[entry] - n_interminals]
     return OUT_OF_RANGE if is_refused else DONE
 
 
 @njit(nogil=True, cache=True)
 def collect(length: int, work: Workspace) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Copies of offsets, symbols, inside and outside, with the cells in the order of charts: by i, then by j."""
-    n_cells = length * (length + 1) // 2
-    n_entries = work.offsets[n_cells]
-    offsets = np.zeros(n_cells + 1, np.int64)
-    symbols, inside, outside = np.empty(n_entries, np.int32), np.empty(n_entries), np.empty(n_entries)
-    end, n = 0, 0
-    for i in range(length):
-        for j in range(i + 1, length + 1):
-            cell = cell_of(i, j)
-            begin, end = end, end + work.offsets[cell + 1] - work.offsets[cell]
-            shift = work.offsets[cell] - begin
-            for entry in range(begin, end):
-                symbols[entry] = work.symbols[entry + shift]
-                inside[entry] = work.inside[entry + shift]
-                outside[entry] = work.outside[entry + shift]
-            n += 1
-            offsets[n] = end
+    """Offsets of the cells, and copies of symbols, inside and outside in their order."""
+    n = length * (length + 1) // 2
+    offsets = np.zeros(n + 1, np.int64)
+    for cell in range(n):
+        offsets[cell + 1] = offsets[cell] + work.last[cell] - work.first[cell]
+    symbols, inside, outside = np.empty(offsets[n], np.int32), np.empty(offsets[n]), np.empty(offsets[n])
+    for cell in range(n):
+        shift = work.first[cell] - offsets[cell]
+        for entry in range(offsets[cell], offsets[cell + 1]):
+            symbols[entry] = work.symbols[entry + shift]
+            inside[entry] = work.inside[entry + shift]
+            outside[entry] = work.outside[entry + shift]
     return offsets, symbols, inside, outside

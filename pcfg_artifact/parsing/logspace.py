@@ -11,8 +11,10 @@ import math
 import numpy as np
 from numba import njit
 
+from pcfg_artifact.parsing.cells import cell_of
 from pcfg_artifact.parsing.compiled import CompiledGrammar
-from pcfg_artifact.parsing.linear import cell_of
+from pcfg_artifact.parsing.reference import log_of
+from pcfg_artifact.parsing.registry import BestTree
 
 
 @njit(nogil=True)
@@ -39,26 +41,26 @@ def inside(grammar: CompiledGrammar, leaves: np.ndarray, is_best: bool) -> np.nd
     ends = np.zeros((length + 1, n_interminals), np.bool_)
     for j in range(2, length + 1):
         for i in range(j - 2, -1, -1):
-            cell = cell_of(i, j)
+            cell = cell_of(i, j, length)
             if j - i == 2:
                 add_from_leaf(alpha, cell, grammar.two_leaves, leaves, i, leaves, j - 1, is_best)
             else:
-                add_from_leaf(alpha, cell, grammar.right_leaf, leaves, j - 1, alpha, cell_of(i, j - 1), is_best)
-                add_from_leaf(alpha, cell, grammar.left_leaf, leaves, i, alpha, cell_of(i + 1, j), is_best)
+                add_from_leaf(alpha, cell, grammar.right_leaf, leaves, j - 1, alpha, cell_of(i, j - 1, length), is_best)
+                add_from_leaf(alpha, cell, grammar.left_leaf, leaves, i, alpha, cell_of(i + 1, j, length), is_best)
             for q in range(len(inner.left)):
                 b, c = inner.left[q], inner.right[q]
                 if not (starts[i, b] and ends[j, c]):
                     continue
                 best = -np.inf
                 for k in range(i + 2, j - 1):
-                    best = max(best, alpha[cell_of(i, k), b] + alpha[cell_of(k, j), c])
+                    best = max(best, alpha[cell_of(i, k, length), b] + alpha[cell_of(k, j, length), c])
                 if best == -np.inf:
                     continue
                 product = best
                 if not is_best:
                     total = 0.0
                     for k in range(i + 2, j - 1):
-                        total += math.exp(alpha[cell_of(i, k), b] + alpha[cell_of(k, j), c] - best)
+                        total += math.exp(alpha[cell_of(i, k, length), b] + alpha[cell_of(k, j, length), c] - best)
                     product += math.log(total)
                 for rule in range(inner.first[q], inner.first[q + 1]):
                     a = inner.parent[rule]
@@ -93,15 +95,17 @@ def outside(grammar: CompiledGrammar, leaves: np.ndarray, alpha: np.ndarray) -> 
     if length == 1:
         leaf_beta[0] = np.log(grammar.root_leaf)
     elif length > 1:
-        beta[cell_of(0, length)] = np.log(grammar.root_inner)
+        beta[cell_of(0, length, length)] = np.log(grammar.root_inner)
     for j in range(length, 1, -1):
         for i in range(j - 1):
-            cell = cell_of(i, j)
+            cell = cell_of(i, j, length)
             if j - i == 2:
                 give_to_leaf(beta, cell, grammar.two_leaves, leaves, i, leaf_beta, leaves, j - 1, leaf_beta)
             else:
-                give_to_leaf(beta, cell, grammar.right_leaf, leaves, j - 1, leaf_beta, alpha, cell_of(i, j - 1), beta)
-                give_to_leaf(beta, cell, grammar.left_leaf, leaves, i, leaf_beta, alpha, cell_of(i + 1, j), beta)
+                side = cell_of(i, j - 1, length)
+                give_to_leaf(beta, cell, grammar.right_leaf, leaves, j - 1, leaf_beta, alpha, side, beta)
+                side = cell_of(i + 1, j, length)
+                give_to_leaf(beta, cell, grammar.left_leaf, leaves, i, leaf_beta, alpha, side, beta)
             for q in range(len(inner.left)):
                 given = -np.inf
                 for rule in range(inner.first[q], inner.first[q + 1]):
@@ -110,7 +114,7 @@ def outside(grammar: CompiledGrammar, leaves: np.ndarray, alpha: np.ndarray) -> 
                     continue
                 b, c = inner.left[q], inner.right[q]
                 for k in range(i + 2, j - 1):
-                    left, right = cell_of(i, k), cell_of(k, j)
+                    left, right = cell_of(i, k, length), cell_of(k, j, length)
                     if alpha[right, c] > -np.inf:
                         beta[left, b] = log_add(beta[left, b], given + alpha[right, c])
                     if alpha[left, b] > -np.inf:
@@ -133,9 +137,21 @@ def give_to_leaf(beta, cell, rules, leaves, t, leaf_beta, other, other_row, othe
                 leaf_beta[t, p] = log_add(leaf_beta[t, p], given + other[other_row, c])
 
 
+def best_tree(grammar: CompiledGrammar, leaves: np.ndarray, best: np.ndarray) -> BestTree:
+    """The most probable tree from log leaves (L, P), L >= 1, and the log probabilities of best subtrees (cells, I)."""
+    length = len(leaves)
+    top = best[cell_of(0, length, length)] if length > 1 else leaves[0]
+    root = log_of(grammar.root_inner if length > 1 else grammar.root_leaf) + top
+    if root.max(initial=-np.inf) == -np.inf:
+        return BestTree.none()
+    nodes = best_nodes(grammar, leaves, best, int(root.argmax()))
+    nodes[:, 0] += grammar.n_interminals * (nodes[:, 2] - nodes[:, 1] == 1)  # as the grammar numbers them
+    return BestTree(float(root.max()), nodes)
+
+
 @njit(nogil=True, cache=True)
 def best_nodes(grammar: CompiledGrammar, leaves: np.ndarray, best: np.ndarray, root: int) -> np.ndarray:
-    """(2L-1, 3) symbol, i, j of the best tree in preorder, found again from the values of its subtrees."""
+    """(2L-1, 3) symbol, i, j of the best tree in preorder, by the values of its subtrees; symbols by type."""
     length = len(leaves)
     nodes = np.zeros((2 * length - 1, 3), np.int64)
     stack = np.zeros((2 * length, 3), np.int64)
@@ -154,10 +170,10 @@ def best_nodes(grammar: CompiledGrammar, leaves: np.ndarray, best: np.ndarray, r
             highest, left, right = best_leaf_rule(grammar.two_leaves, leaves, i, leaves, j - 1, a)
             split = i + 1
         else:
-            value, leaf, other = best_leaf_rule(grammar.right_leaf, leaves, j - 1, best, cell_of(i, j - 1), a)
+            value, leaf, other = best_leaf_rule(grammar.right_leaf, leaves, j - 1, best, cell_of(i, j - 1, length), a)
             if value > highest:
                 highest, left, right, split = value, other, leaf, j - 1
-            value, leaf, other = best_leaf_rule(grammar.left_leaf, leaves, i, best, cell_of(i + 1, j), a)
+            value, leaf, other = best_leaf_rule(grammar.left_leaf, leaves, i, best, cell_of(i + 1, j, length), a)
             if value > highest:
                 highest, left, right, split = value, leaf, other, i + 1
             for q in range(len(inner.left)):
@@ -166,7 +182,8 @@ def best_nodes(grammar: CompiledGrammar, leaves: np.ndarray, best: np.ndarray, r
                         continue
                     b, c = inner.left[q], inner.right[q]
                     for k in range(i + 2, j - 1):
-                        value = math.log(inner.prob[rule]) + best[cell_of(i, k), b] + best[cell_of(k, j), c]
+                        left_cell, right_cell = cell_of(i, k, length), cell_of(k, j, length)
+                        value = math.log(inner.prob[rule]) + best[left_cell, b] + best[right_cell, c]
                         if value > highest:
                             highest, left, right, split = value, int(b), int(c), k
         stack[n_stack] = (right, split, j)

@@ -8,22 +8,25 @@ words visible, and with beta of every pre-terminal, predicts every word from all
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
+from pcfg_artifact.parsing.cells import cell_of
 from pcfg_artifact.parsing.charts import Chart
 from pcfg_artifact.parsing.engine import LazyLeaves, each_chart, leaf_charts
 from pcfg_artifact.parsing.leaves import Sentence, emissions, sentence_leaves, word_ids
-from pcfg_artifact.parsing.masks import KEPT_SHARE, RANDOM_SHARE, Masking, hide
+from pcfg_artifact.parsing.masks import Masking, hide, selected_channel, visible_channel
+from pcfg_artifact.parsing.options import DEFAULT, EngineOptions
 from pcfg_artifact.seeding import derive_seed
 
 MASK_NAME = "named masks"  # of the random stream
 
 
 def masked_word_distribution(grammar: PCFG, sentence: Sentence, masked: Sequence[int],
-                             backend: str = "auto", device: str = "cpu") -> np.ndarray:
+                             options: EngineOptions = DEFAULT) -> np.ndarray:
     """(len(masked), n_words) probability of every word at each masked position, given the words that are not masked.
 
     masked: 0-based positions; the words there are ignored.  An impossible context gives rows of zeros.
@@ -33,18 +36,24 @@ def masked_word_distribution(grammar: PCFG, sentence: Sentence, masked: Sequence
         if not 0 <= position < len(sentence):
             raise UsageError(f"masked position {position} is outside the sentence; expected 0 to {len(sentence) - 1}")
     leaves = sentence_leaves(grammar, sentence, masked)
-    chart = next(leaf_charts(grammar, [leaves], backend=backend, device=device))
+    chart = next(leaf_charts(grammar, [leaves], options))
     return word_distributions(grammar, chart)[masked]
 
 
-def one_mask_distributions(grammar: PCFG, sentence: Sentence, backend: str = "auto", device: str = "cpu") -> np.ndarray:
+def one_mask_distributions(grammar: PCFG, sentence: Sentence, options: EngineOptions = DEFAULT) -> np.ndarray:
     """(L, n_words): at every position, the probability of every word given all the other words, from one pass."""
-    return word_distributions(grammar, next(each_chart(grammar, [sentence], backend, device, outside="full")))
+    return word_distributions(grammar, next(each_chart(grammar, [sentence], with_all_outside(options))))
+
+
+def with_all_outside(options: EngineOptions) -> EngineOptions:
+    """The same engine with beta of every pre-terminal, also of those that the word itself excludes."""
+    return replace(options, outside="full")
 
 
 def preterminal_outside(grammar: PCFG, chart: Chart) -> np.ndarray:
     """(L, P) beta(A, t, t+1) of every position, each row scaled to sum to 1 (0 where nothing fits)."""
-    leaf_cells = np.arange(chart.length) * chart.length - np.arange(chart.length) * (np.arange(chart.length) - 1) // 2
+    starts = np.arange(chart.length)
+    leaf_cells = cell_of(starts, starts + 1, chart.length)
     begins, ends = chart.offsets[leaf_cells], chart.offsets[leaf_cells + 1]
     outside = np.zeros((chart.length, grammar.n_preterminals))
     for t, (begin, end) in enumerate(zip(begins, ends, strict=True)):
@@ -72,18 +81,18 @@ def word_distributions(grammar: PCFG, chart: Chart) -> np.ndarray:
 # ---- whole corpora ---------------------------------------------------------------------------------------------------
 
 
-def one_mask_log_probs(grammar: PCFG, sentences: Sequence[Sentence], backend: str = "auto", device: str = "cpu",
-                       n_threads: int | None = None) -> Iterator[np.ndarray]:
+def one_mask_log_probs(grammar: PCFG, sentences: Sequence[Sentence], options: EngineOptions = DEFAULT
+                       ) -> Iterator[np.ndarray]:
     """(L,) per sentence: log probability of each word given all the other words; -inf where it is 0."""
-    charts = each_chart(grammar, sentences, backend, device, outside="full", n_threads=n_threads)
+    charts = each_chart(grammar, sentences, with_all_outside(options))
     for sentence, chart in zip(sentences, charts, strict=True):
         words = word_ids(grammar, sentence)
         yield _log_probs(grammar, chart, words, np.full(len(words), -1), np.arange(len(words)))
 
 
 def masked_log_probs(grammar: PCFG, sentences: Sequence[Sentence], masking: Masking, seed: int,
-                     numbers: Sequence[int] | None = None, backend: str = "auto", device: str = "cpu",
-                     n_threads: int | None = None) -> Iterator[np.ndarray]:
+                     numbers: Sequence[int] | None = None, options: EngineOptions = DEFAULT
+                     ) -> Iterator[np.ndarray]:
     """(masked,) per sentence: log probability of each selected word given what is seen, exact for the masking process.
 
     The masks are those of (seed, number of the sentence, position), the same for every process and model; numbers are
@@ -93,7 +102,7 @@ def masked_log_probs(grammar: PCFG, sentences: Sequence[Sentence], masking: Mask
     hidden = [hidden_words(grammar, sentence, masking, seed, number)
               for sentence, number in zip(sentences, numbers, strict=True)]
     leaves = LazyLeaves(lambda s: observed_leaves(grammar, hidden[s][1], masking), len(hidden))
-    charts = leaf_charts(grammar, leaves, backend, device, n_threads=n_threads)
+    charts = leaf_charts(grammar, leaves, options)
     for (words, seen, positions), chart in zip(hidden, charts, strict=True):
         yield _log_probs(grammar, chart, words, seen, positions)
 
@@ -108,16 +117,12 @@ def hidden_words(grammar: PCFG, sentence: Sentence, masking: Masking, seed: int,
 
 
 def observed_leaves(grammar: PCFG, seen: np.ndarray, masking: Masking) -> np.ndarray:
-    """(L, P) probability, up to a factor per position, that each pre-terminal leads to what is seen (-1 = <mask>).
-
-    Under 80/10/10 any visible word may be a random one: it was kept or not selected with probability 1 - 0.9 rate,
-    and is one of the words at random with probability 0.1 rate.
-    """
+    """(L, P) probability, up to a factor per position, that each pre-terminal leads to what is seen (-1 = <mask>)."""
     table = emissions(grammar)
     leaves = table.of(seen)
     if masking.corruption != "mask":
-        kept = 1 - masking.rate + masking.rate * KEPT_SHARE
-        leaves = kept * leaves + masking.rate * RANDOM_SHARE / grammar.n_words * table.any_word
+        channel = visible_channel(masking, grammar.n_words)
+        leaves = channel.same * leaves + channel.other * table.any_word
     leaves[seen < 0] = table.any_word
     return leaves
 
@@ -125,18 +130,18 @@ def observed_leaves(grammar: PCFG, seen: np.ndarray, masking: Masking) -> np.nda
 def _log_probs(grammar: PCFG, chart: Chart, words: np.ndarray, seen: np.ndarray, positions: np.ndarray) -> np.ndarray:
     """Log probability of the true words at selected positions.
 
-    A position that was selected and shows o has P(shows o | word w) = 0.1 [o = w] + 0.1 / n_words: the sum over all
-    words of that times x(w) needs only x(o) and the sum of x, where x(w) is the sum over A of P(A -> w) beta(A).
+    The sum over all words w of P(shows o | w) x(w), where x(w) is the sum over A of P(A -> w) beta(A), needs only x(o)
+    and the sum of x.
     """
     table = emissions(grammar)
     outside = preterminal_outside(grammar, chart)[positions]
     x_true = (table.of(words[positions]) * outside).sum(axis=1)
     x_any = outside @ table.any_word
-    shown, random = seen[positions], RANDOM_SHARE / grammar.n_words
+    shown, channel = seen[positions], selected_channel(grammar.n_words)
     x_shown = (table.of(shown) * outside).sum(axis=1)
     is_mask = shown < 0
-    numerator = np.where(is_mask, x_true, (random + KEPT_SHARE * (shown == words[positions])) * x_true)
-    denominator = np.where(is_mask, x_any, random * x_any + KEPT_SHARE * x_shown)
+    numerator = np.where(is_mask, x_true, (channel.other + channel.same * (shown == words[positions])) * x_true)
+    denominator = np.where(is_mask, x_any, channel.other * x_any + channel.same * x_shown)
     with np.errstate(divide="ignore"):
         return np.log(np.divide(numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0))
 

@@ -66,3 +66,32 @@ def log_probability(grammar: PCFG, log_inside: np.ndarray) -> float:
     """log Z = log of the sum over A of root(A) alpha(A, 0, L); -inf for the empty sentence."""
     length = len(log_inside) - 1
     return float(np.logaddexp.reduce(log_of(grammar.root) + log_inside[0, length])) if length else -np.inf
+
+
+def best_tree(grammar: PCFG, leaves: np.ndarray) -> tuple[float, list[tuple[int, int, int]]] | None:
+    """Log probability and nodes (symbol, i, j), parents first, of the most probable tree; None if there is none."""
+    length = len(leaves)
+    best: dict[tuple[int, int, int], tuple[float, list[tuple[int, int, int]]]] = {}  # node -> log weight, children
+    for i in range(length):
+        for p in np.flatnonzero(leaves[i]):
+            best[int(p) + grammar.n_interminals, i, i + 1] = float(np.log(leaves[i, p])), []
+    rules = [(int(a), int(b), int(c), float(np.log(prob)))
+             for (a, b, c), prob in zip(grammar.binary, grammar.binary_prob, strict=True) if prob > 0]
+    for width in range(2, length + 1):
+        for i in range(length - width + 1):
+            for a, b, c, log_prob in rules:
+                for k in range(i + 1, i + width):
+                    left, right = (b, i, k), (c, k, i + width)
+                    if left in best and right in best:
+                        value = log_prob + best[left][0] + best[right][0]
+                        if value > best.get((a, i, i + width), (-np.inf, []))[0]:
+                            best[a, i, i + width] = value, [left, right]
+    roots = [(a, 0, length) for a in np.flatnonzero(grammar.root).tolist() if (a, 0, length) in best]
+    if not roots:
+        return None
+    top = max(roots, key=lambda node: np.log(grammar.root[node[0]]) + best[node][0])
+    todo, nodes = [top], []
+    while todo:
+        nodes.append(todo.pop())
+        todo += reversed(best[nodes[-1]][1])
+    return float(np.log(grammar.root[top[0]]) + best[top][0]), nodes

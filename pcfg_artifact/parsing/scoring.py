@@ -112,7 +112,7 @@ def span_f1(gold_trees: Sequence[Tree], predicted_spans: Sequence[Iterable[Span]
         raise UsageError(f"{len(gold_trees)} gold trees but {len(predicted_spans)} predictions; they must be parallel")
     switches = CONVENTIONS[convention]
     sentence_scores: list[float] = []
-    hits, n_gold, n_predicted = Counter(), Counter(), Counter()
+    hits, n_gold, n_predicted = (Counter[int]() for _ in range(3))
     for tree, spans in zip(gold_trees, predicted_spans, strict=True):
         posts = _kept_fenceposts(tree, switches)
         gold = _counted(gold_spans(tree, switches.binary_gold), posts, switches)

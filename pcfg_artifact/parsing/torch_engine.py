@@ -8,15 +8,25 @@ Sentences that float64 cannot hold go to the log-space kernels, so every chart i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 import torch
 
 from pcfg_artifact.errors import UsageError
-from pcfg_artifact.parsing.charts import Chart, cell_bounds, n_cells
-from pcfg_artifact.parsing.compiled import CompiledGrammar, LeafRules
-from pcfg_artifact.parsing.cpu import Engine as CpuEngine
+from pcfg_artifact.grammar.pcfg import PCFG
+from pcfg_artifact.parsing import logspace
+from pcfg_artifact.parsing.cells import cell_bounds, n_cells
+from pcfg_artifact.parsing.charts import Chart
+from pcfg_artifact.parsing.compiled import LeafRules, compiled
+from pcfg_artifact.parsing.cpu import CpuEngine
+from pcfg_artifact.parsing.options import DEFAULT, EngineOptions
+from pcfg_artifact.parsing.reference import log_of
+from pcfg_artifact.parsing.registry import BestTree
+from pcfg_artifact.parsing.torch_viterbi import best_subtrees
+
+Result = TypeVar("Result")
 
 MEMORY_BUDGET = {"cpu": 256 << 20, "other": 4 << 30}  # bytes of one batch
 WINDOW = 512  # sentences within which batches are sorted by length
@@ -26,21 +36,20 @@ COMFORT = 2.0 ** 440  # float64: products of two values between 1 / COMFORT and 
 RESCALE_EVERY, RESCALE_BITS = 8, 96  # widths; drift of the largest value that calls for another scale
 
 
-class Engine:
+class TorchEngine:
     """One grammar on one device."""
 
-    def __init__(self, grammar: CompiledGrammar, is_full: bool, device: str, dtype: str = "float64") -> None:
+    def __init__(self, pcfg: PCFG, options: EngineOptions = DEFAULT) -> None:
         try:
-            self.device = torch.device(device)
+            self.device = torch.device(options.device)
             torch.zeros(1, device=self.device)
         except (RuntimeError, AssertionError) as error:
-            raise UsageError(f"device {device!r} cannot be used ({error}); try --set device=cpu or backend='cpu'") \
-                from error
-        if dtype not in ("float64", "float32"):
-            raise UsageError(f"dtype {dtype!r} is unknown; expected float64 or float32")
-        self.dtype = getattr(torch, dtype)
-        self.grammar, self.is_full = grammar, is_full
-        self.fallback = CpuEngine(grammar, is_full)
+            raise UsageError(f"device {options.device!r} cannot be used ({error}); try --set machine.device=cpu in a "
+                             f"run, --device cpu in a tool, device='cpu' in Python") from error
+        self.dtype: torch.dtype = getattr(torch, options.dtype)
+        self.grammar = grammar = compiled(pcfg)
+        self.is_full = options.is_full
+        self.fallback = CpuEngine(pcfg, options)
         inner, n_interminals = grammar.inner, grammar.n_interminals
         pair_of_rule = np.repeat(np.arange(len(inner.left)), np.diff(inner.first))
         self.inner_left, self.inner_right = self._index(inner.left), self._index(inner.right)
@@ -75,16 +84,26 @@ class Engine:
     # ---- batches ---------------------------------------------------------------------------------------------------
 
     def charts(self, leaves: Sequence[np.ndarray]) -> Iterator[Chart]:
-        """A chart for each sentence, in order; sentences of like length share a batch, none is dropped."""
+        return self._each(self._batch_charts, leaves)
+
+    def log_probs(self, leaves: Sequence[np.ndarray]) -> Iterator[float]:
+        return self._each(self._batch_log_probs, leaves)
+
+    def best_trees(self, leaves: Sequence[np.ndarray]) -> Iterator[BestTree]:
+        return self._each(self._batch_best_trees, leaves)
+
+    def _each(self, work: Callable[[list[np.ndarray]], list[Result]], leaves: Sequence[np.ndarray]
+              ) -> Iterator[Result]:
+        """A result for each sentence, in order; sentences of like length share a batch, none is dropped."""
         for begin in range(0, len(leaves), WINDOW):
             window = [leaves[s] for s in range(begin, min(begin + WINDOW, len(leaves)))]
-            done: dict[int, Chart] = {}
+            done: dict[int, Result] = {}
             for batch in self._batches([len(rows) for rows in window]):
-                done.update(zip(batch, self._batch_charts([window[s] for s in batch]), strict=True))
+                done.update(zip(batch, work([window[s] for s in batch]), strict=True))
             yield from (done[s] for s in range(len(window)))
 
     def _batches(self, lengths: list[int]) -> Iterator[list[int]]:
-        """Sentence numbers by length, as many at a time as the memory budget holds."""
+        """Indices of sentences by length, as many at a time as the memory budget holds."""
         is_cpu = self.device.type == "cpu"
         budget = MEMORY_BUDGET["cpu" if is_cpu else "other"]
         batch: list[int] = []
@@ -103,19 +122,58 @@ class Engine:
         return n_cells(length) * rows * self.dtype.itemsize
 
     def _batch_charts(self, leaves: list[np.ndarray]) -> list[Chart]:
-        longest = max(map(len, leaves))
-        if longest < 1:
+        if max(map(len, leaves)) < 1:
             return [self.fallback.chart(rows) for rows in leaves]
-        peaks = [np.where((peak := rows.max(axis=1, initial=0.0)) > 0, peak, 1.0) for rows in leaves]
-        padded = np.zeros((self.grammar.n_preterminals, longest, len(leaves)))
-        for n, (rows, peak) in enumerate(zip(leaves, peaks, strict=True)):
-            padded[:, :len(rows), n] = (rows / peak[:, None]).T
+        run, log_peaks = self._run(leaves)
         with torch.no_grad():
-            run = Run(self, torch.as_tensor(padded, dtype=self.dtype, device=self.device), [len(r) for r in leaves])
             run.inside()
             run.outside()
-        return [chart if (chart := run.chart(n, np.log(peaks[n]))) is not None else self.fallback.chart(leaves[n])
+        return [chart if (chart := run.chart(n, log_peaks[n])) is not None else self.fallback.chart(leaves[n])
                 for n in range(len(leaves))]
+
+    def _batch_log_probs(self, leaves: list[np.ndarray]) -> list[float]:
+        if max(map(len, leaves)) < 1:
+            return [-np.inf] * len(leaves)
+        run, log_peaks = self._run(leaves)
+        with torch.no_grad():
+            run.inside()
+        return [found if (found := run.log_prob(n, log_peaks[n])) is not None else self.fallback.log_prob(leaves[n])
+                for n in range(len(leaves))]
+
+    def _batch_best_trees(self, leaves: list[np.ndarray]) -> list[BestTree]:
+        if max(map(len, leaves)) < 1:
+            return [BestTree.none()] * len(leaves)
+        log_leaves = [log_of(rows) for rows in leaves]
+        with torch.no_grad():
+            best = best_subtrees(self.grammar, self._padded(log_leaves, -np.inf))
+        trees = []
+        for n, rows in enumerate(log_leaves):
+            cells = cells_of_widths(best, len(rows), self.grammar.n_interminals, n, -np.inf)
+            trees.append(logspace.best_tree(self.grammar, rows, cells) if len(rows) else BestTree.none())
+        return trees
+
+    def _run(self, leaves: list[np.ndarray]) -> tuple[Run, list[np.ndarray]]:
+        """A batch with the leaves of every word divided by their largest, and the logs of what was divided by."""
+        peaks = [np.where((peak := rows.max(axis=1, initial=0.0)) > 0, peak, 1.0) for rows in leaves]
+        scaled = [rows / peak[:, None] for rows, peak in zip(leaves, peaks, strict=True)]
+        return Run(self, self._padded(scaled, 0.0), [len(rows) for rows in leaves]), [np.log(peak) for peak in peaks]
+
+    def _padded(self, leaves: list[np.ndarray], padding: float) -> torch.Tensor:
+        """(P, longest, N)"""
+        padded = np.full((self.grammar.n_preterminals, max(map(len, leaves)), len(leaves)), padding)
+        for n, rows in enumerate(leaves):
+            padded[:, :len(rows), n] = rows.T
+        return torch.as_tensor(padded, dtype=self.dtype, device=self.device)
+
+
+def cells_of_widths(by_width: dict[int, torch.Tensor], length: int, n_interminals: int, n: int, empty: float
+                    ) -> np.ndarray:
+    """(cells, I) of sentence n of a batch, from tensors (I, S, N) by width."""
+    starts, ends = cell_bounds(length)
+    cells = np.full((len(starts), n_interminals), empty)
+    for width in range(2, length + 1):
+        cells[ends - starts == width] = by_width[width][:, :length - width + 1, n].T.double().cpu().numpy()
+    return cells
 
 
 class LeafEdges:
@@ -124,7 +182,7 @@ class LeafEdges:
     What a word gives an edge is the sum over p of P(A -> .. p ..) leaf(p): `weights` (E, P), applied once for all.
     """
 
-    def __init__(self, engine: Engine, rules: LeafRules) -> None:
+    def __init__(self, engine: TorchEngine, rules: LeafRules) -> None:
         n_interminals, n_preterminals = engine.grammar.n_interminals, engine.grammar.n_preterminals
         leaf = np.repeat(np.arange(n_preterminals), np.diff(rules.first))
         edges, edge_of_rule = np.unique(np.stack([rules.parent, rules.other], axis=1).astype(np.int64), axis=0,
@@ -140,7 +198,7 @@ class LeafEdges:
 class LeafPairs:
     """Pairs of two pre-terminals: their rows, and the matrices to and from parents."""
 
-    def __init__(self, engine: Engine, rules: LeafRules) -> None:
+    def __init__(self, engine: TorchEngine, rules: LeafRules) -> None:
         n_preterminals = engine.grammar.n_preterminals
         leaf = np.repeat(np.arange(n_preterminals), np.diff(rules.first))
         pairs, pair_of_rule = np.unique(np.stack([leaf, rules.other.astype(np.int64)], axis=1), axis=0,
@@ -162,7 +220,7 @@ def apply(matrix: torch.Tensor, x_QSN: torch.Tensor) -> torch.Tensor:
 class Run:
     """Inside and outside of one padded batch.  alpha[w], beta[w]: (I, S, N); leaves: (P, longest, N)."""
 
-    def __init__(self, engine: Engine, leaves: torch.Tensor, lengths: list[int]) -> None:
+    def __init__(self, engine: TorchEngine, leaves: torch.Tensor, lengths: list[int]) -> None:
         self.engine, self.leaves, self.lengths = engine, leaves, lengths
         self.longest, self.n_sentences = leaves.shape[1], leaves.shape[2]
         self.alpha: dict[int, torch.Tensor] = {}
@@ -271,6 +329,17 @@ class Run:
                      log_prob=float(np.log(total) + log_scale[-1]) if total > 0 else -np.inf, offsets=offsets,
                      symbols=symbols.astype(np.int32), inside=inside, outside=outside, log_scale=log_scale)
 
+    def log_prob(self, n: int, log_peak: np.ndarray) -> float | None:
+        """Log probability of sentence n of the batch, or None as above."""
+        length = self.lengths[n]
+        inside = self._cells(self.alpha, self.leaves, n)
+        if not self._is_comfortable(inside[inside != 0]):
+            return None
+        root = np.concatenate([self.engine.grammar.root_inner, self.engine.grammar.root_leaf])
+        total = float(inside[length - 1] @ root) if length else 0.0
+        log_scale = float((log_peak - self.bits[n] * np.log(2.0)).sum())
+        return float(np.log(total) + log_scale) if total > 0 else -np.inf
+
     def _is_comfortable(self, values: np.ndarray) -> bool:
         if self.engine.dtype == torch.float32:  # what underflows there is lost, and has a marginal near 0
             return bool(np.isfinite(values).all())
@@ -279,12 +348,8 @@ class Run:
 
     def _cells(self, inner: dict[int, torch.Tensor], leaf: torch.Tensor, n: int) -> np.ndarray:
         """(cells, N) of one sentence, in the order of charts."""
-        length = self.lengths[n]
+        length, n_interminals = self.lengths[n], len(self.engine.root_inner)
         starts, ends = cell_bounds(length)
-        n_interminals = len(self.engine.root_inner)
-        cells = np.zeros((len(starts), n_interminals + leaf.shape[0]))
-        for width in range(2, length + 1):
-            cells[ends - starts == width, :n_interminals] = \
-                inner[width][:, :length - width + 1, n].T.double().cpu().numpy()
-        cells[ends - starts == 1, n_interminals:] = leaf[:, :length, n].T.double().cpu().numpy()
-        return cells
+        leaves = np.zeros((len(starts), leaf.shape[0]))
+        leaves[ends - starts == 1] = leaf[:, :length, n].T.double().cpu().numpy()
+        return np.concatenate([cells_of_widths(inner, length, n_interminals, n, 0.0), leaves], axis=1)

@@ -6,16 +6,14 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from pcfg_artifact.parsing.baselines import balanced, left_branching, random_branching, right_branching
+from pcfg_artifact.parsing import BASELINES
 from pcfg_artifact.probing.corpus import Corpus
 from pcfg_artifact.probing.tasks import Scores, score_spans
 
 
 def score_baselines(corpora: Mapping[str, Corpus], rng: np.random.Generator) -> dict[str, dict[str, Scores]]:
     """Name of the baseline -> corpus -> scores; IO is the exact parser."""
-    trivial = {"right": right_branching, "left": left_branching, "balanced": balanced,
-               "random": lambda length: random_branching(length, rng)}
     exact = {"IO": {name: score_spans(corpus, corpus.parses) for name, corpus in corpora.items()}}
-    return exact | {parser: {name: score_spans(corpus, [parse(int(length)) for length in corpus.lengths])
+    return exact | {parser: {name: score_spans(corpus, [parse(int(length), rng) for length in corpus.lengths])
                              for name, corpus in corpora.items()}
-                    for parser, parse in trivial.items()}
+                    for parser, parse in BASELINES.items()}

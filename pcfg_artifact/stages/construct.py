@@ -29,7 +29,14 @@ from pcfg_artifact.errors import StageError
 from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.machine import Machine, single_thread
-from pcfg_artifact.parsing import best_binary_tree, each_chart, inside_outside, labelled_recall, span_f1
+from pcfg_artifact.parsing import (
+    EngineOptions,
+    best_binary_tree,
+    each_chart,
+    inside_outside,
+    labelled_recall,
+    span_f1,
+)
 from pcfg_artifact.parsing.masking import word_distributions
 from pcfg_artifact.parsing.scoring import gold_spans
 from pcfg_artifact.progress import progress
@@ -98,7 +105,7 @@ def approximate_metrics(variant: str, grammar: PCFG, train: list[list[str]], sam
     L, words = cfg.max_length, [tree.words() for tree in test]
     few = ApproximateInsideOutside(grammar, L, cfg.n_interminals, cfg.n_preterminals, None, backend="structured")
     correlations = Correlations(few.interminals, L)
-    for chart in each_chart(grammar, train, n_threads=machine.n_workers):
+    for chart in each_chart(grammar, train, EngineOptions(n_threads=machine.n_workers)):
         correlations.add(chart)
     rank = min(cfg.rank, len(few.interminals))
     options = (grammar, L, cfg.n_interminals, cfg.n_preterminals, rank, cfg.sign_rule, correlations.transforms(rank))
@@ -129,8 +136,8 @@ def approximate_metrics(variant: str, grammar: PCFG, train: list[list[str]], sam
         longest = sorted(words, key=len)[-cfg.n_dense:]
         for charts, sentence in zip(dense.read_charts(dense(longest)), longest, strict=True):
             agreement.add(*approximate_errors(dense, sentence, charts))
-        for chart in CHARTS:
-            yield Metric("agreement", f"low_rank dense{suffix}", chart, cfg.seed, agreement.worst(chart),
+        for name in CHARTS:
+            yield Metric("agreement", f"low_rank dense{suffix}", name, cfg.seed, agreement.worst(name),
                          len(longest), "relative_error")
 
 

@@ -4,7 +4,7 @@ masked-word prediction."""
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -17,19 +17,20 @@ from pcfg_artifact.grammar.spectral import learn_spectral
 from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.machine import Machine
 from pcfg_artifact.parsing import (
+    BASELINES,
     CONVENTIONS,
-    Masking,
+    NAMED_MASKS,
+    EngineOptions,
     Parse,
+    cell_bounds,
+    gold_spans,
+    latent_parses,
     masked_log_probs,
     one_mask_log_probs,
     parses,
     perplexity,
     span_f1,
 )
-from pcfg_artifact.parsing.baselines import balanced, left_branching, random_branching, right_branching
-from pcfg_artifact.parsing.charts import cell_bounds
-from pcfg_artifact.parsing.latent import latent_parses
-from pcfg_artifact.parsing.scoring import gold_spans
 from pcfg_artifact.progress import progress
 from pcfg_artifact.ragged import Ragged
 from pcfg_artifact.seeding import stream
@@ -37,7 +38,6 @@ from pcfg_artifact.treebank.binarise import unbinarise
 from pcfg_artifact.treebank.tree import Tree
 
 SETTINGS = {"PTB": "test", "PCFG": "probe_test"}  # setting -> split whose trees are scored
-MASKINGS = {"mask 0.15": Masking(0.15), "mask 0.40": Masking(0.40), "corrupt 0.15": Masking(0.15, "80/10/10")}
 WIDEST = 20  # words: F1 by width goes up to here
 
 
@@ -77,8 +77,8 @@ def write_scores(split: str, grammar: PCFG, latent: LatentPCFG | None, sentences
     scores, spans = [np.zeros(0)] * len(sentences), [np.zeros(0)] * len(sentences)
     attempts, log_probs = np.zeros(len(sentences), np.uint8), np.full(len(sentences), np.nan)
     found = scored_parses(grammar, latent, [sentences[s] for s in chosen], machine)
-    found = progress(found, total=len(chosen), desc=f"marginals of {split}")
-    for s, (parse, span_scores) in zip(chosen, found, strict=True):
+    shown = progress(found, total=len(chosen), desc=f"marginals of {split}")
+    for s, (parse, span_scores) in zip(chosen, shown, strict=True):
         attempts[s], log_probs[s] = parse.n_attempts, parse.log_prob
         spans[s] = np.array(parse.spans).reshape(-1)
         if parse.n_attempts == 1 and span_scores is not None:
@@ -96,24 +96,23 @@ def write_scores(split: str, grammar: PCFG, latent: LatentPCFG | None, sentences
 def scored_parses(grammar: PCFG, latent: LatentPCFG | None, sentences: Sequence[list[str]], machine: Machine
                   ) -> Iterator[tuple[Parse, np.ndarray | None]]:
     """The PCFG's parse of every sentence, and the span scores to probe for; None where their estimate is negative."""
-    where = {"device": machine.device, "n_threads": machine.n_workers}
+    options = EngineOptions(device=machine.device, n_threads=machine.n_workers)
     if latent is None:
-        return ((parse, parse.scores) for parse in parses(grammar, sentences, **where))
+        return ((parse, parse.scores) for parse in parses(grammar, sentences, options))
     return ((parse, None if chart.is_negative else chart.span_scores())
-            for parse, chart in latent_parses(latent, sentences, **where))
+            for parse, chart in latent_parses(latent, sentences, options))
 
 
 def parsing_metrics(setting: str, trees: Sequence[Tree], spans: Ragged, attempts: np.ndarray, seed: int
                     ) -> Iterator[Metric]:
     """F1 of Inside-Outside and of what knows nothing, and how many sentences had no probability."""
-    chosen = np.flatnonzero(attempts > 0)
+    chosen = np.flatnonzero(attempts > 0).tolist()
     gold = [trees[s] for s in chosen]
     lengths = [len(tree.words()) for tree in gold]
     rng = stream(seed, "random trees", setting)
-    predictions = {
+    predictions: dict[str, Sequence[Iterable[tuple[int, int]]]] = {
         "IO": [[(int(i), int(j)) for i, j in spans.row(s).reshape(-1, 2)] for s in chosen],
-        "right": [right_branching(n) for n in lengths], "left": [left_branching(n) for n in lengths],
-        "balanced": [balanced(n) for n in lengths], "random": [random_branching(n, rng) for n in lengths],
+        **{name: [parse(n, rng) for n in lengths] for name, parse in BASELINES.items()},
         "ceiling": [gold_spans(tree, binary=True) for tree in gold]}
     for row, predicted in predictions.items():
         for convention in CONVENTIONS:
@@ -134,13 +133,13 @@ def parsing_metrics(setting: str, trees: Sequence[Tree], spans: Ragged, attempts
 
 def optimum_metrics(grammar: PCFG, validation: Ragged, cfg: MarginalsConfig, machine: Machine) -> Iterator[Metric]:
     """Exact perplexity of masked words: the floor for every model, under masks of the kind they are validated with."""
-    numbers = np.flatnonzero(validation.lengths <= cfg.mask_max_length)[:cfg.n_masked]
-    sentences = [np.asarray(validation.row(s), np.int64) for s in numbers]
-    where = {"device": machine.device, "n_threads": machine.n_workers}
-    log_probs = {"1-mask": one_mask_log_probs(grammar, sentences, **where),
+    chosen = np.flatnonzero(validation.lengths <= cfg.mask_max_length)[:cfg.n_masked].tolist()
+    sentences = [np.asarray(validation.row(s), np.int64) for s in chosen]
+    options = EngineOptions(device=machine.device, n_threads=machine.n_workers)
+    log_probs = {"1-mask": one_mask_log_probs(grammar, sentences, options),
                  "unigram": iter([np.log(unigram_probabilities(grammar, sentences))])}
-    log_probs |= {name: masked_log_probs(grammar, sentences, masking, cfg.seed, numbers, **where)
-                  for name, masking in MASKINGS.items()}
-    for row, values in log_probs.items():
-        values = list(progress(values, total=len(sentences), desc=f"optimum: {row}"))
+    log_probs |= {name: masked_log_probs(grammar, sentences, masking, cfg.seed, chosen, options)
+                  for name, masking in NAMED_MASKS.items()}
+    for row, predicted in log_probs.items():
+        values = list(progress(predicted, total=len(sentences), desc=f"optimum: {row}"))
         yield Metric("optimum", row, "validation", cfg.seed, perplexity(values), sum(map(len, values)), "perplexity")

@@ -25,8 +25,9 @@ from pcfg_artifact.mlm import optimum
 from pcfg_artifact.mlm.evaluation import predictions
 from pcfg_artifact.mlm.gap import gap_rows, group_rows
 from pcfg_artifact.mlm.model import Shape, build_config
-from pcfg_artifact.mlm.optimum import NAMED_MASKS, Gap
+from pcfg_artifact.mlm.optimum import Gap
 from pcfg_artifact.mlm.tokenizer import check_vocabulary
+from pcfg_artifact.parsing import NAMED_MASKS, EngineOptions
 from pcfg_artifact.parsing.masks import Masking
 from pcfg_artifact.progress import progress
 from pcfg_artifact.workers.jobs import train_models, write_jobs
@@ -127,8 +128,8 @@ def exact_rows(grammar: PCFG, masked: Sequence[optimum.MaskedSentence], masks: s
     """Exact distributions, one (masked, n_words) array per sentence; kept on disk, they do not depend on models."""
     name = f"exact/{masks.replace(' ', '_')}"
     if not out.has(f"{name}.npy"):
-        found = optimum.exact_predictions(grammar, masked, NAMED_MASKS[masks], device=machine.device,
-                                          n_threads=machine.n_workers)
+        found = optimum.exact_predictions(grammar, masked, NAMED_MASKS[masks], EngineOptions(
+            device=machine.device, n_threads=machine.n_workers))
         rows = list(progress(found, total=len(masked), desc=f"exact, {masks}"))
         out.write_array(name, np.concatenate(rows).astype(np.float32))
     ends = np.cumsum([len(s.positions) for s in masked])

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,6 +12,7 @@ from pcfg_artifact.config import SampleConfig
 from pcfg_artifact.grammar.sampling import SampledTrees, Sampler, token_dtype
 from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.machine import Machine
+from pcfg_artifact.ordered import ordered_map
 from pcfg_artifact.progress import progress
 from pcfg_artifact.seeding import derive_seed
 
@@ -72,11 +71,4 @@ def write_shard(folder: Path, sampler: Sampler, first: int, n: int, *, with_rule
 
 def _in_order(sampler: Sampler, starts: range, end: int, n_workers: int) -> Iterator[SampledTrees]:
     """Blocks in order, at most two per thread in flight, so memory does not grow with n."""
-    with ThreadPoolExecutor(n_workers) as pool:
-        pending: deque = deque()
-        for start in starts:
-            pending.append(pool.submit(sampler.draw, start, min(BLOCK, end - start)))
-            if len(pending) >= 2 * n_workers:
-                yield pending.popleft().result()
-        while pending:
-            yield pending.popleft().result()
+    return ordered_map(lambda start: sampler.draw(start, min(BLOCK, end - start)), starts, n_workers, n_ahead=2)

@@ -16,7 +16,7 @@ from pcfg_artifact.treebank.reading import Treebank, read_treebank
 
 def add_treebank_arguments(parser: argparse.ArgumentParser, what: str = "", **options: Any) -> None:
     """--treebank (`what`: its help) and how to read it; options are those of add_argument."""
-    what = what or "embedded, nltk, or a folder, zip or file of bracketed trees"
+    what = what or "embedded, nltk, a folder, zip or file of bracketed trees, or a saved dataset"
     parser.add_argument("--treebank", metavar="SOURCE", help=what, **options)
     parser.add_argument("--skip-bad-trees", action="store_true", help="leave out malformed trees, and list them")
 

@@ -1,8 +1,8 @@
 """Measure speed and memory, ours against others, in one run on the same data.
 
 `parsing` (the default): Inside-Outside engines against the reference and, where it is installed, torch-struct; growth
-with length and grammar size; the sampler.  `pretrain`: our training loop against transformers' Trainer, and
-what the parts of a step take.
+with length and grammar size; the sampler.  `pretrain`: our training loop against transformers' Trainer, and what the
+parts of a step take.  `reading`: a corpus in random order, from memory-mapped arrays against Arrow tables.
 """
 
 from __future__ import annotations
@@ -27,9 +27,14 @@ def _pretrain(args: argparse.Namespace) -> list[dict[str, Any]]:
     return [bench_pretrain.run(), *bench_pretrain.run_parts()]
 
 
+def _reading(args: argparse.Namespace) -> list[dict[str, Any]]:
+    from pcfg_artifact.tools import bench_reading
+    return bench_reading.run()
+
+
 # Each gives rows: column -> value, a number or a text.
 BENCHMARKS: dict[str, Callable[[argparse.Namespace], list[dict[str, Any]]]] = {
-    "parsing": _parsing, "pretrain": _pretrain}
+    "parsing": _parsing, "pretrain": _pretrain, "reading": _reading}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -20,8 +20,9 @@ from pcfg_artifact.grammar.sampling import Sampler
 from pcfg_artifact.machine import peak_memory_mb, reset_peak_memory, single_thread
 from pcfg_artifact.parsing import inside_outside, sentence_leaves
 from pcfg_artifact.parsing.compiled import compiled
-from pcfg_artifact.parsing.cpu import Engine as CpuEngine
-from pcfg_artifact.parsing.torch_engine import Engine as TorchEngine
+from pcfg_artifact.parsing.cpu import CpuEngine
+from pcfg_artifact.parsing.options import EngineOptions
+from pcfg_artifact.parsing.torch_engine import TorchEngine
 from pcfg_artifact.seeding import stream
 from pcfg_artifact.treebank.reading import Treebank
 from pcfg_artifact.treebank.splits import split
@@ -78,12 +79,11 @@ def engines(grammar: PCFG, sentences: Sequence[list[str]]) -> Iterator[dict[str,
     leaves = [sentence_leaves(grammar, sentence) for sentence in sentences]
     mean = np.mean([len(sentence) for sentence in sentences])
     on = f"{len(sentences)} sentences, mean length {mean:.1f}; {sizes(grammar)}"
-    tables = compiled(grammar)
-    cpu, torch_engine = CpuEngine(tables, is_full=False), TorchEngine(tables, False, "cpu")
+    cpu, torch_engine = CpuEngine(grammar), TorchEngine(grammar)
     yield row("cpu: inside", on, len(leaves), lambda: [cpu.log_prob(rows) for rows in leaves])
     best = row("cpu: inside, outside, marginals", on, len(leaves), lambda: consume(map(cpu.chart, leaves)))
     yield best
-    full = CpuEngine(tables, is_full=True)
+    full = CpuEngine(grammar, EngineOptions(outside="full"))
     yield ratio(row("cpu: the same, full outside", on, len(leaves), lambda: consume(map(full.chart, leaves)), 1), best)
     yield ratio(row("torch: inside, outside, marginals", on, len(leaves),
                     lambda: consume(torch_engine.charts(leaves)), 1), best)
@@ -103,7 +103,7 @@ def ratio(slower: dict[str, Any], best: dict[str, Any]) -> dict[str, Any]:
 
 def growth_with_length(grammar: PCFG) -> Iterator[dict[str, Any]]:
     """Sampled sentences of one length each; the exponent is that between this length and the one before."""
-    engine = CpuEngine(compiled(grammar), is_full=False)
+    engine = CpuEngine(grammar)
     drawn = Sampler(grammar, 0).draw(0, 20_000).tokens
     before: tuple[int, float] | None = None
     for length in GROWTH_LENGTHS:
@@ -122,7 +122,7 @@ def growth_with_length(grammar: PCFG) -> Iterator[dict[str, Any]]:
 def growth_with_grammar(train: Sequence[Any], sentences: Sequence[list[str]]) -> Iterator[dict[str, Any]]:
     for share in GRAMMAR_SHARES:
         grammar = learn_pcfg(train[::share])
-        engine = CpuEngine(compiled(grammar), is_full=False)
+        engine = CpuEngine(grammar)
         leaves = [sentence_leaves(grammar, sentence) for sentence in sentences[:50]]
         yield row("cpu: growth with grammar", f"{len(leaves)} sentences; {sizes(grammar)}", len(leaves),
                   lambda leaves=leaves, engine=engine: consume(map(engine.chart, leaves)))
@@ -153,7 +153,7 @@ def random_dense_grammar() -> PCFG:
 def dense_grammar() -> Iterator[dict[str, Any]]:
     grammar = random_dense_grammar()
     rng = stream(0, "bench dense sentences")
-    cpu, ours = CpuEngine(compiled(grammar), False), TorchEngine(compiled(grammar), False, "cpu")
+    cpu, ours = CpuEngine(grammar), TorchEngine(grammar)
     for length, batch in DENSE_SHAPES:
         sentences = rng.integers(DENSE_WORDS, size=(batch, length))
         leaves = [sentence_leaves(grammar, sentence) for sentence in sentences]

@@ -13,19 +13,29 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import TextIO
 
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.grammar.latent import LatentPCFG
-from pcfg_artifact.parsing import CONVENTIONS, span_f1, viterbi
-from pcfg_artifact.parsing.baselines import balanced, left_branching, random_branching, right_branching
-from pcfg_artifact.parsing.decoding import RARE_BELOW, Span, labelled_recall, parses, with_retries
-from pcfg_artifact.parsing.engine import BACKENDS
-from pcfg_artifact.parsing.labelling import NO_LABEL, labelled_tree
-from pcfg_artifact.parsing.latent import latent_parses
-from pcfg_artifact.parsing.scoring import gold_spans
+from pcfg_artifact.parsing import (
+    BASELINES,
+    CONVENTIONS,
+    EngineOptions,
+    LatentChart,
+    Parse,
+    gold_spans,
+    labelled_recall,
+    labelled_tree,
+    latent_parses,
+    parses,
+    span_f1,
+    viterbi_trees,
+    with_retries,
+)
+from pcfg_artifact.parsing.decoding import RARE_BELOW, Span
+from pcfg_artifact.parsing.labelling import NO_LABEL
+from pcfg_artifact.parsing.registry import backends
 from pcfg_artifact.progress import progress
 from pcfg_artifact.seeding import stream
 from pcfg_artifact.tools.arguments import (
@@ -34,6 +44,7 @@ from pcfg_artifact.tools.arguments import (
     load_grammar,
     load_treebank,
 )
+from pcfg_artifact.tools.sentences import HELP, read_sentences
 from pcfg_artifact.treebank.binarise import unbinarise
 from pcfg_artifact.treebank.splits import split
 from pcfg_artifact.treebank.tree import Tree
@@ -44,7 +55,7 @@ BLOCK = 256  # lines read before their trees are printed
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_grammar_argument(parser)
-    parser.add_argument("file", nargs="?", default="-", metavar="FILE", help="sentences (- = standard input)")
+    parser.add_argument("file", nargs="?", default="-", metavar="FILE", help=HELP)
     parser.add_argument("--decode", choices=("recall", "viterbi", "latent"), default="recall",
                         help="most correct spans expected, the most probable tree, or most correct spans by the "
                              "latent-variable PCFG (recall)")
@@ -55,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", type=int, metavar="N", help="the first N trees only")
     parser.add_argument("--conventions", nargs="+", choices=tuple(CONVENTIONS), default=("PB", "KIM"),
                         metavar="NAME", help=f"of F1: {', '.join(CONVENTIONS)} (PB KIM)")
-    parser.add_argument("--backend", choices=BACKENDS, default="auto", help="engine (auto)")
+    parser.add_argument("--backend", choices=backends(), default="auto", help="engine (auto)")
     parser.add_argument("--device", default="cpu", help="cpu, or cuda for the torch engine (cpu)")
     parser.add_argument("--seed", type=int, default=0, help="of the random trees (0)")
 
@@ -66,12 +77,12 @@ def run(args: argparse.Namespace) -> int:
     if args.treebank is not None and (args.decode != "recall" or args.file != "-"):
         raise UsageError("--treebank scores trees of most correct spans expected; leave out FILE and --decode, which "
                          "are for parsing sentences (the latent-variable PCFG is scored where the grammar has one)")
-    grammar, attempts = load_grammar(args.grammar), Counter()
+    grammar, attempts = load_grammar(args.grammar), Counter[int]()
     needs_latent = args.decode == "latent" or (args.treebank is not None and LatentPCFG.is_in(args.grammar))
     latent = LatentPCFG.load(args.grammar, grammar) if needs_latent else None
     if args.treebank is not None:
         return _score(grammar, latent, args)
-    for block in _blocks(_lines(args.file)):
+    for block in _blocks(read_sentences(args.file)):
         for tree, n_attempts in _trees(grammar, latent, block, args):
             attempts[n_attempts] += 1
             print("" if tree is None else tree)
@@ -79,17 +90,11 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _options(args: argparse.Namespace) -> EngineOptions:
+    return EngineOptions(args.backend, args.device)
+
+
 # ---- sentences in, trees out -----------------------------------------------------------------------------------------
-
-
-def _lines(name: str) -> Iterator[list[str]]:
-    try:
-        with (sys.stdin if name == "-" else Path(name).open(encoding="utf-8")) as file:
-            for line in file:
-                yield line.split()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read sentences from {name} ({error}); "
-                         f"give a text file, one sentence a line") from error
 
 
 def _blocks(lines: Iterator[list[str]]) -> Iterator[list[list[str]]]:
@@ -106,28 +111,37 @@ def _blocks(lines: Iterator[list[str]]) -> Iterator[list[list[str]]]:
 def _trees(grammar: PCFG, latent: LatentPCFG | None, sentences: Sequence[list[str]], args: argparse.Namespace
            ) -> Iterator[tuple[Tree | None, int]]:
     """The tree of every sentence and the number of the attempt that gave it (0: nothing to parse)."""
+    found: Iterator[tuple[Tree | None, int]]
     if latent is not None:
         found = ((labelled_tree(grammar, chart, [""] * chart.length), plain.n_attempts)
-                 for plain, chart in latent_parses(latent, sentences, args.backend, args.device))
+                 for plain, chart in latent_parses(latent, sentences, _options(args)))
     elif args.decode == "viterbi":
-        found = (_viterbi_tree(grammar, words, args.unbinarise) for words in sentences)
+        found = _viterbi_trees(grammar, sentences, args.unbinarise, _options(args))
     else:
         found = with_retries(grammar, sentences, lambda chart, ids, n_attempts: (
-            labelled_tree(grammar, chart, [""] * len(ids)), n_attempts), args.backend, args.device)
+            labelled_tree(grammar, chart, [""] * len(ids)), n_attempts), _options(args))
     for words, (tree, n_attempts) in zip(sentences, found, strict=True):
         yield (_with_words(tree, words), n_attempts) if tree is not None else (None, 0)
 
 
-def _viterbi_tree(grammar: PCFG, words: list[str], is_unbinarised: bool) -> tuple[Tree | None, int]:
+def _viterbi_trees(grammar: PCFG, sentences: Sequence[list[str]], is_unbinarised: bool, options: EngineOptions
+                   ) -> Iterator[tuple[Tree | None, int]]:
+    found: dict[int, tuple[Tree | None, int]] = {}
     for n_attempts, rare_below in ((1, None), (2, RARE_BELOW)):
-        _, tree = viterbi(grammar, grammar.encode(words, rare_below=rare_below))
-        if tree is not None:
-            return (unbinarise(tree) if is_unbinarised else tree), n_attempts
+        left = [s for s in range(len(sentences)) if s not in found]
+        ids = [grammar.encode(sentences[s], rare_below=rare_below) for s in left]
+        for s, (_, tree) in zip(left, viterbi_trees(grammar, ids, options), strict=True):
+            if tree is not None:
+                found[s] = (unbinarise(tree) if is_unbinarised else tree), n_attempts
+    return (found.get(s, (_right_branching(words), 3)) for s, words in enumerate(sentences))
+
+
+def _right_branching(words: Sequence[str]) -> Tree | None:
     tree = None
     for word in reversed(words):
         leaf = Tree(NO_LABEL, word=word)
         tree = leaf if tree is None else Tree(NO_LABEL, (leaf, tree))
-    return tree, 3
+    return tree
 
 
 def _with_words(tree: Tree, words: Sequence[str]) -> Tree:
@@ -161,11 +175,12 @@ def _score(grammar: PCFG, latent: LatentPCFG | None, args: argparse.Namespace) -
     attempts: Counter = Counter()
     rows: dict[str, list[Iterable[Span]]] = {"Inside-Outside": []}
     n_not_positive = 0
+    found: Iterator[tuple[Parse, LatentChart | None]]
     if latent is None:
-        found = ((parse, None) for parse in parses(grammar, sentences, args.backend, args.device))
+        found = ((parse, None) for parse in parses(grammar, sentences, _options(args)))
     else:
         rows["latent PCFG"] = []
-        found = latent_parses(latent, sentences, args.backend, args.device)
+        found = latent_parses(latent, sentences, _options(args))
     for plain, chart in progress(found, total=len(sentences), desc="parsing"):
         attempts[plain.n_attempts] += 1
         rows["Inside-Outside"].append(plain.spans)
@@ -174,10 +189,9 @@ def _score(grammar: PCFG, latent: LatentPCFG | None, args: argparse.Namespace) -
             n_not_positive += chart.is_negative
     rng = stream(args.seed, "random trees")
     lengths = [len(words) for words in sentences]
-    rows |= {"right-branching": [right_branching(n) for n in lengths],
-             "left-branching": [left_branching(n) for n in lengths],
-             "balanced": [balanced(n) for n in lengths], "random": [random_branching(n, rng) for n in lengths],
-             "ceiling (binarised gold)": [gold_spans(tree, binary=True) for tree in chosen]}
+    rows |= {f"{name}-branching" if name in ("right", "left") else name: [parse(n, rng) for n in lengths]
+             for name, parse in BASELINES.items()}
+    rows["ceiling (binarised gold)"] = [gold_spans(tree, binary=True) for tree in chosen]
     _print_table(chosen, rows, args.conventions)
     _report(attempts, sys.stdout)
     if latent is not None:

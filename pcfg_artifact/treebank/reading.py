@@ -11,24 +11,25 @@ import hashlib
 import lzma
 import os
 import struct
-import sys
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from pcfg_artifact.errors import TreebankError
+from pcfg_artifact.treebank import arrow
 from pcfg_artifact.treebank.brackets import BadTree, parse_trees
 from pcfg_artifact.treebank.cleaning import Cleaner
 from pcfg_artifact.treebank.embedded import generate_treebank
 from pcfg_artifact.treebank.tree import Tree
 
 EMBEDDED, NLTK = "embedded", "nltk"
-EXPECTED = f"`{EMBEDDED}`, `{NLTK}`, or the path of a file, a folder or a zip file of bracketed trees"
+EXPECTED = (f"`{EMBEDDED}`, `{NLTK}`, or the path of a file, a folder or a zip file of bracketed trees, or of a folder "
+            f"written by datasets' save_to_disk")
 EXTENSIONS = (".mrg", ".tree", ".trees", ".ptb")  # in folders and zip files; a file named by the user may have any
 
 
@@ -159,6 +160,8 @@ def _decode(data: bytes, name: str, skip_bad_trees: bool) -> tuple[str, list[Bad
 
 def _documents(path: Path) -> tuple[list[str], Iterator[bytes]]:
     """Names of the documents in reading order, and their bytes one after another."""
+    if arrow.is_saved_dataset(path):
+        return arrow.documents(path)
     if path.is_dir():
         return _folder(path)
     if not path.exists():
@@ -222,15 +225,18 @@ def _extensions() -> str:
 
 
 def _nltk_sample() -> Path:
-    """The Penn Treebank sample among NLTK's data, where NLTK itself looks; NLTK is not needed to read it."""
-    roots = [Path(root) for root in os.environ.get("NLTK_DATA", "").split(os.pathsep) if root]
-    roots += [Path.home() / "nltk_data"]
-    roots += [Path(sys.prefix, *sub, "nltk_data") for sub in ((), ("share",), ("lib",))]
-    roots += [Path("/usr", *sub, "nltk_data") for sub in (("share",), ("local", "share"), ("lib",), ("local", "lib"))]
-    for root in roots:
-        for name in ("treebank", "treebank.zip"):
-            if (root / "corpora" / name).exists():
-                return root / "corpora" / name
+    """The Penn Treebank sample among NLTK's data, where NLTK itself finds it, as a folder or a zip file."""
+    import nltk.data  # here, because it takes a second that other sources need not pay
+
+    # NLTK reads the variable when it is imported, which may have been before it was set.
+    roots = [root for root in os.environ.get("NLTK_DATA", "").split(os.pathsep) if root] + nltk.data.path
+    for name in ("corpora/treebank", "corpora/treebank.zip"):
+        with suppress(LookupError):
+            found = nltk.data.find(name, roots)
+            if isinstance(found, nltk.data.FileSystemPathPointer):
+                return Path(found.path)
+            if isinstance(found, nltk.data.ZipFilePathPointer):
+                return Path(found.zipfile.filename)
     raise TreebankError("NLTK's treebank sample is not on this machine; expected corpora/treebank or "
                         "corpora/treebank.zip in a folder named by NLTK_DATA, or in nltk_data in your home folder "
                         "(`python -m nltk.downloader treebank` puts it there)")

@@ -1,4 +1,4 @@
-"""Train and test: WSJ sections where they exist, otherwise every twentieth document or tree."""
+"""Train and test: WSJ sections or a dataset's own splits where they exist, else every twentieth document or tree."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from pcfg_artifact.errors import TreebankError
+from pcfg_artifact.treebank.arrow import TEST, TRAIN
 from pcfg_artifact.treebank.reading import Treebank
 from pcfg_artifact.treebank.tree import Tree
 
@@ -32,7 +33,8 @@ class Split:
 
 
 def split(treebank: Treebank) -> Split:
-    """WSJ 02-21 / 22 if the source has these sections; else document 20, 40, ... is test; else tree 20, 40, ...
+    """WSJ 02-21 / 22 if the source has these sections; else the splits train / test of a saved dataset that has both;
+    else document 20, 40, ... is test; else tree 20, 40, ...
 
     Trees are counted instead of documents when there are fewer than 20 documents, as in a single file.
     """
@@ -41,6 +43,10 @@ def split(treebank: Treebank) -> Split:
         train = [tree for section in WSJ_TRAIN for tree in sections.get(section, ())]
         test = sections[WSJ_TEST]
         return Split(train, test, "WSJ sections 02-21 train, 22 test", treebank.n_trees - len(train) - len(test))
+    if {TRAIN, TEST} <= treebank.documents.keys():
+        train, test = list(treebank.documents[TRAIN]), list(treebank.documents[TEST])
+        return Split(train, test, f"the dataset's own splits {TRAIN} and {TEST}",
+                     treebank.n_trees - len(train) - len(test))
     documents = list(treebank.documents.values())
     how = f"every {EVERY}th document is test"
     if len(documents) < EVERY:

@@ -26,7 +26,9 @@ def run_workers(commands: Mapping[str, Sequence[str]], logs: Mapping[str, Path],
     The first that fails ends the others, and its log's last lines are the error.  Started from the main thread only:
     a worker asks the kernel to end it with its parent, and the kernel means the thread.
     """
-    waiting, running, begins, yielded = dict(commands), {}, {}, 0
+    waiting, yielded = dict(commands), 0
+    running: dict[str, subprocess.Popen] = {}
+    begins: dict[str, int] = {}
     try:
         while waiting or running:
             while waiting and len(running) < n_parallel:

@@ -52,7 +52,8 @@ def _begin(context: Any) -> None:
 
 def _end_with_parent() -> None:
     """The sentinel is a pipe that the stage's process holds open: it is ready when that process is gone, however."""
-    connection.wait([multiprocessing.parent_process().sentinel])
+    if (parent := multiprocessing.parent_process()) is not None:
+        connection.wait([parent.sentinel])
     os._exit(1)
 
 

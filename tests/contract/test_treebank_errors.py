@@ -102,10 +102,7 @@ def test_pipe_is_not_waited_for(tmp_path):
 
 def test_nltk_sample_that_is_not_there(tmp_path, monkeypatch):
     monkeypatch.setenv("NLTK_DATA", str(tmp_path))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr("sys.prefix", str(tmp_path))
-    if any(os.path.exists(f"/usr/{sub}/nltk_data") for sub in ("share", "lib", "local/share", "local/lib")):
-        pytest.skip("this machine has NLTK data for all users")
+    monkeypatch.setattr("nltk.data.path", [])  # where this machine, or an earlier test, has it
     refused("nltk", "NLTK's treebank sample is not on this machine")
 
 

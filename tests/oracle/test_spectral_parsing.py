@@ -7,8 +7,7 @@ import pytest
 
 from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.grammar.latent import LatentPCFG, tensor_offsets
-from pcfg_artifact.parsing import labelled_recall, parses
-from pcfg_artifact.parsing.latent import latent_inside_outside, latent_parses
+from pcfg_artifact.parsing import EngineOptions, labelled_recall, latent_inside_outside, latent_parses, parses
 
 CLOSE = 1e-10  # sums of a few thousand products in float64, of both signs
 
@@ -72,7 +71,7 @@ def derivations(grammar: LatentPCFG, words: list[str]):
 def test_probability_and_marginals_equal_the_sum_over_derivations(seed, is_signed):
     grammar = random_latent(small_pcfg(), seed, is_signed=is_signed)
     n_negative = 0
-    charts = list(latent_inside_outside(grammar, SENTENCES, pruning=0.0, n_threads=2))
+    charts = list(latent_inside_outside(grammar, SENTENCES, pruning=0.0, options=EngineOptions(n_threads=2)))
     assert len(charts) == len(SENTENCES)
     for words, chart in zip(SENTENCES, charts, strict=True):
         total, through = 0.0, defaultdict(float)

@@ -1,7 +1,12 @@
-"""Small random grammars, every tree and every string of them: the slowest and most obvious twin of everything."""
+"""Small random grammars, every tree of them, and every engine by name: those of the package, and a toy.
+
+A test that takes `engine` runs once for each engine of the registry; one that takes `quick_engine` leaves out those
+that are too slow for long sentences.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from itertools import product
 
@@ -9,6 +14,97 @@ import numpy as np
 import pytest
 
 from pcfg_artifact.grammar import PCFG
+from pcfg_artifact.parsing import ENGINES, BestTree, Chart, EngineOptions
+from pcfg_artifact.parsing.reference import log_of
+
+TOY = "toy"
+SLOW = {"reference", TOY}
+
+
+def pytest_generate_tests(metafunc):
+    names = [*ENGINES, TOY]
+    if "engine" in metafunc.fixturenames:
+        metafunc.parametrize("engine", names)
+    if "quick_engine" in metafunc.fixturenames:
+        metafunc.parametrize("quick_engine", [name for name in names if name not in SLOW])
+
+
+@pytest.fixture(scope="package", autouse=True)
+def toy_is_registered():
+    """All that it takes to add an engine."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(ENGINES, TOY, ToyEngine)
+        yield
+
+
+class ToyEngine:
+    """Inside and outside by rules over dictionaries (symbol, i, j) -> probability; the best tree beside them."""
+
+    def __init__(self, grammar: PCFG, options: EngineOptions) -> None:
+        self.grammar, self.is_full = grammar, options.outside == "full"
+        self.rules = [(*map(int, rule), float(p)) for rule, p in zip(grammar.binary, grammar.binary_prob, strict=True)]
+
+    def charts(self, leaves):
+        return map(self._chart, leaves)
+
+    def log_probs(self, leaves):
+        return (self._chart(rows).log_prob for rows in leaves)
+
+    def best_trees(self, leaves):
+        return map(self._best_tree, leaves)
+
+    def _steps(self, length):
+        """(parent, left, right, probability) of every rule in every place, narrow spans first."""
+        for width in range(2, length + 1):
+            for i in range(length - width + 1):
+                for k in range(i + 1, i + width):
+                    for a, b, c, prob in self.rules:
+                        if (b < self.grammar.n_interminals) == (k - i > 1) and \
+                                (c < self.grammar.n_interminals) == (i + width - k > 1):
+                            yield (a, i, i + width), (b, i, k), (c, k, i + width), prob
+
+    def _leaves(self, leaves):
+        n = self.grammar.n_interminals
+        return {(n + int(p), int(i), int(i) + 1): float(leaves[i, p]) for i, p in np.argwhere(leaves > 0)}
+
+    def _chart(self, leaves):
+        length = len(leaves)
+        inside, outside = defaultdict(float, self._leaves(leaves)), defaultdict(float)
+        steps = list(self._steps(length))
+        for parent, left, right, prob in steps:
+            inside[parent] += prob * inside[left] * inside[right]
+        for a in range(self.grammar.n_nonterminals):
+            if length and (a < self.grammar.n_interminals) == (length > 1):
+                outside[a, 0, length] = float(self.grammar.root[a])
+        total = sum(inside[node] * value for node, value in outside.items())
+        for parent, left, right, prob in reversed(steps):
+            outside[left] += prob * outside[parent] * inside[right]
+            outside[right] += prob * outside[parent] * inside[left]
+        tables = np.zeros((2, length + 1, length + 1, self.grammar.n_nonterminals))
+        for table, values in zip(tables, (inside, outside), strict=True):
+            for (a, i, j), value in values.items():
+                table[i, j, a] = value
+        if not self.is_full:
+            tables[1][tables[0] == 0] = 0.0
+        return Chart.from_logs(float(log_of(np.float64(total))), *log_of(tables))
+
+    def _best_tree(self, leaves):
+        best = {node: (weight, ()) for node, weight in self._leaves(leaves).items()}
+        for parent, left, right, prob in self._steps(len(leaves)):
+            if left in best and right in best:
+                value = prob * best[left][0] * best[right][0]
+                if value > best.get(parent, (0.0,))[0]:
+                    best[parent] = value, (left, right)
+        roots = {(a, 0, len(leaves)): p for a, p in enumerate(self.grammar.root)
+                 if p > 0 and (a, 0, len(leaves)) in best}
+        if not roots:
+            return BestTree.none()
+        top = max(roots, key=lambda node: roots[node] * best[node][0])
+
+        def preorder(node):
+            return [node, *(below for child in best[node][1] for below in preorder(child))]
+
+        return BestTree(float(np.log(roots[top] * best[top][0])), np.array(preorder(top)))
 
 
 def _random_grammar(seed: int, n_interminals: int = 3, n_preterminals: int = 3, n_words: int = 3,

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.parsing import (
+    EngineOptions,
     Masking,
     inside_outside,
     masked_log_probs,
@@ -34,7 +35,7 @@ def string_probabilities(grammar: PCFG, length: int) -> dict[tuple[int, ...], fl
 
 @settings(max_examples=6, deadline=None)
 @given(seed=st.integers(0, 10**6), masked=st.sets(st.integers(0, LENGTH - 1), min_size=1))
-def test_any_set_of_masks_equals_enumeration_of_all_strings(random_grammar, seed, masked):
+def test_any_set_of_masks_equals_enumeration_of_all_strings(random_grammar, engine, seed, masked):
     grammar = random_grammar(seed, 2, 2, 3, 0.5)
     strings = string_probabilities(grammar, LENGTH)
     words = np.random.default_rng(seed).integers(grammar.n_words, size=LENGTH)
@@ -46,25 +47,23 @@ def test_any_set_of_masks_equals_enumeration_of_all_strings(random_grammar, seed
                 expected[row, string[t]] += probability
     total = expected.sum(axis=1, keepdims=True)
     expected = np.divide(expected, total, out=np.zeros_like(expected), where=total > 0)
-    for backend in ("reference", "cpu", "torch"):
-        found = masked_word_distribution(grammar, words, masked, backend=backend)
-        np.testing.assert_allclose(found, expected, rtol=0, atol=EXACT)
-        if total.all():
-            np.testing.assert_allclose(found.sum(axis=1), 1.0, atol=EXACT)
+    found = masked_word_distribution(grammar, words, masked, EngineOptions(backend=engine))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=EXACT)
+    if total.all():
+        np.testing.assert_allclose(found.sum(axis=1), 1.0, atol=EXACT)
 
 
 @settings(max_examples=6, deadline=None)
 @given(seed=st.integers(0, 10**6))
-def test_one_pass_predicts_every_word_from_the_others(random_grammar, seed):
+def test_one_pass_predicts_every_word_from_the_others(random_grammar, engine, seed):
     grammar = random_grammar(seed, 3, 3, 3, 0.5)
     words = np.random.default_rng(seed).integers(grammar.n_words, size=6)
-    alone = np.concatenate([masked_word_distribution(grammar, words, [t]) for t in range(6)])
-    for backend in ("cpu", "torch"):
-        together = one_mask_distributions(grammar, words, backend=backend)
-        np.testing.assert_allclose(together, alone, rtol=0, atol=EXACT)
+    options = EngineOptions(backend=engine)
+    alone = np.concatenate([masked_word_distribution(grammar, words, [t], options) for t in range(6)])
+    np.testing.assert_allclose(one_mask_distributions(grammar, words, options), alone, rtol=0, atol=EXACT)
     with np.errstate(divide="ignore"):
         expected = np.log(alone[np.arange(6), words])
-    np.testing.assert_allclose(next(one_mask_log_probs(grammar, [words])), expected, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(next(one_mask_log_probs(grammar, [words], options)), expected, rtol=0, atol=1e-9)
 
 
 @settings(max_examples=6, deadline=None)

@@ -13,7 +13,7 @@ from pcfg_artifact.approximation.scores import (
     unigram_probabilities,
 )
 from pcfg_artifact.grammar import PCFG, sample_trees
-from pcfg_artifact.parsing import inside_outside, labelled_recall, masked_word_distribution
+from pcfg_artifact.parsing import EngineOptions, inside_outside, labelled_recall, masked_word_distribution
 from pcfg_artifact.treebank.brackets import parse_trees
 
 GRAMMAR = PCFG.from_rules(
@@ -45,7 +45,7 @@ def test_unigram_probabilities_are_relative_frequencies():
 
 def test_exact_predictions_equal_the_masked_word_distribution():
     found = one_mask_probabilities(Approximation(GRAMMAR), DRAWN)
-    expected = [masked_word_distribution(GRAMMAR, sentence, [t], backend="reference")[0, word]
+    expected = [masked_word_distribution(GRAMMAR, sentence, [t], EngineOptions(backend="reference"))[0, word]
                 for sentence in DRAWN for t, word in enumerate(sentence)]
     np.testing.assert_allclose(found, expected, rtol=1e-9)
 

@@ -1,0 +1,84 @@
+"""Engines by name: the role that each of them plays, and the one list of them.
+
+A new engine is a class with the three methods of `Engine` and one entry in ENGINES.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from pcfg_artifact.errors import UsageError
+from pcfg_artifact.grammar.pcfg import PCFG
+from pcfg_artifact.parsing.charts import Chart
+from pcfg_artifact.parsing.options import EngineOptions
+
+AUTO = "auto"
+
+
+class BestTree(NamedTuple):
+    """The most probable tree of a sentence: its log probability and its nodes (2L-1, 3), symbol, i, j, in preorder.
+
+    Symbols are numbered as in the grammar; without any tree log_prob is -inf and there are no nodes.
+    """
+
+    log_prob: float
+    nodes: np.ndarray
+
+    @classmethod
+    def none(cls) -> BestTree:
+        return cls(-np.inf, np.zeros((0, 3), np.int64))
+
+
+class Engine(Protocol):
+    """Inside-Outside of one grammar, for sentences given by their leaves, (L, P) each; answers come in their order."""
+
+    def charts(self, leaves: Sequence[np.ndarray]) -> Iterator[Chart]:
+        """Inside and outside values."""
+        ...
+
+    def log_probs(self, leaves: Sequence[np.ndarray]) -> Iterator[float]:
+        """Log probability of each sentence, -inf where it is 0."""
+        ...
+
+    def best_trees(self, leaves: Sequence[np.ndarray]) -> Iterator[BestTree]:
+        """The most probable tree of each sentence (Viterbi)."""
+        ...
+
+
+# Each is imported only when it is chosen: torch takes seconds to load.
+
+
+def _reference(grammar: PCFG, options: EngineOptions) -> Engine:
+    from pcfg_artifact.parsing.reference_engine import ReferenceEngine
+    return ReferenceEngine(grammar, options)
+
+
+def _cpu(grammar: PCFG, options: EngineOptions) -> Engine:
+    from pcfg_artifact.parsing.cpu import CpuEngine
+    return CpuEngine(grammar, options)
+
+
+def _torch(grammar: PCFG, options: EngineOptions) -> Engine:
+    from pcfg_artifact.parsing.torch_engine import TorchEngine
+    return TorchEngine(grammar, options)
+
+
+ENGINES: dict[str, Callable[[PCFG, EngineOptions], Engine]] = {"reference": _reference, "cpu": _cpu, "torch": _torch}
+
+
+def backends() -> tuple[str, ...]:
+    """Every name that `backend` may have."""
+    return (AUTO, *ENGINES)
+
+
+def engine_for(grammar: PCFG, options: EngineOptions) -> Engine:
+    """The engine that the options name."""
+    backend = options.backend
+    if backend == AUTO:
+        backend = "cpu" if options.device == "cpu" else "torch"
+    if backend not in ENGINES:
+        raise UsageError(f"backend {backend!r} is unknown; expected one of {', '.join(backends())}")
+    return ENGINES[backend](grammar, options)

@@ -1,0 +1,181 @@
+"""Write the sampled corpora of a run as a datasets.DatasetDict with a dataset card.
+
+Splits: pretraining, validation, probe_train, probe_test.  Columns: words, token_ids, tree (bracketed, as in a
+treebank), log_prob and span_scores (null where the run did not compute them).  The trees of pretraining are not stored
+in a run: they are drawn again, and compared with the stored sentences.  The treebank's own trees are not exported:
+they are not ours to pass on.  The folder appears whole or not at all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pcfg_artifact import artifacts, results, storage
+from pcfg_artifact.artifacts import Folder, Manifest, Ragged
+from pcfg_artifact.errors import ArtifactError, CorruptArtifact, StageError, UsageError
+from pcfg_artifact.grammar import PCFG
+from pcfg_artifact.grammar.bracketing import Bracketing
+from pcfg_artifact.grammar.sampling import Sampler
+from pcfg_artifact.mlm.tokenizer import FIRST_WORD
+from pcfg_artifact.pipeline import progress
+from pcfg_artifact.seeding import derive_seed
+from pcfg_artifact.stages.inputs import Inputs
+from pcfg_artifact.tools.dataset_card import Facts, card
+from pcfg_artifact.treebank.reading import EMBEDDED, source_hash
+
+if TYPE_CHECKING:
+    import datasets
+
+EXAMPLE = "run_all.sh export --run runs/smoke --out my_corpus"
+SPLITS = ("pretraining", "validation", "probe_train", "probe_test")
+STAGES = ("grammar", "sample")  # that must be done; marginals adds columns where it is
+BLOCK = 20_000  # sentences drawn again at once: memory does not depend on how many there are
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--run", required=True, type=Path, metavar="RUN", help="output folder of a run")
+    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="a new or empty folder")
+    parser.add_argument("--splits", nargs="+", choices=SPLITS, default=SPLITS, metavar="SPLIT",
+                        help=f"of {', '.join(SPLITS)} (all)")
+    parser.add_argument("--licence", metavar="ID", help="of the treebank, for the card, e.g. cc-by-3.0")
+
+
+def run(args: argparse.Namespace) -> int:
+    manifests = results.finished(args.run)
+    if missing := [stage for stage in STAGES if stage not in manifests]:
+        raise UsageError(f"the stage {missing[0]} is not done in {args.run}; run it first, e.g. with --to sample")
+    corpora = Corpora(args.run, manifests)
+    with new_folder(args.out) as scratch:
+        made = build(corpora, args.splits, scratch / "cache")
+        made.save_to_disk(str(scratch / "whole"))
+        sizes = {split: len(made[split]) for split in made}
+        storage.write_text(scratch / "whole" / "README.md", corpora.card(sizes, args.licence))
+    print(f"{args.out}: " + ", ".join(f"{split} {n:,} sentences" for split, n in sizes.items()))
+    return 0
+
+
+class Corpora:
+    """The sampled sentences of a finished run, row by row."""
+
+    def __init__(self, root: Path, manifests: dict[str, Manifest]) -> None:
+        self.manifests = {stage: manifests[stage] for stage in (*STAGES, "marginals") if stage in manifests}
+        for stage, manifest in self.manifests.items():
+            manifest.verify(root / stage)
+        self._inputs = Inputs({stage: root / stage for stage in self.manifests}, "")
+        self.grammar: PCFG = self._inputs.pcfg()
+
+    def n_sentences(self, split: str) -> int:
+        return self._inputs.sentences(split).n_rows
+
+    def is_scored(self, split: str) -> bool:
+        return "marginals" in self.manifests and self._inputs["marginals"].has(f"{split}/log_probs.npy")
+
+    def rows(self, split: str) -> Iterator[dict[str, Any]]:
+        """The sentences of a split in order, as rows of the exported table."""
+        words = np.array(self.grammar.words, dtype=object)
+        bracketed, tokens = Bracketing(self.grammar), self._inputs.sentences(split)
+        scores = Scores(self._inputs["marginals"], split) if self.is_scored(split) else None
+        for s, rules in enumerate(self._rules(split, tokens)):
+            ids = tokens.row(s)
+            log_prob, span_scores = scores.of(s) if scores else (None, None)
+            yield {"words": words[ids].tolist(), "token_ids": np.asarray(ids, np.int32), "tree": bracketed(rules),
+                   "log_prob": log_prob, "span_scores": span_scores}
+
+    def _rules(self, split: str, tokens: Ragged) -> Iterator[np.ndarray]:
+        """The rules of every tree: stored, or drawn again block by block."""
+        sample = self._inputs["sample"]
+        if sample.has(f"{split}/rules.values.npy"):
+            yield from sample.ragged(f"{split}/rules", memory_map=True).rows()
+            return
+        cfg = self.manifests["sample"].config
+        sampler = Sampler(self.grammar, derive_seed(cfg["seed"], "sample", split), cfg["max_length"])
+        for first in range(0, tokens.n_rows, BLOCK):
+            block = sampler.draw(first, min(BLOCK, tokens.n_rows - first))
+            low, high = tokens.offsets[first], tokens.offsets[first + len(block)]
+            if not np.array_equal(block.tokens.values, tokens.values[low:high]):
+                raise CorruptArtifact(f"{sample.path(split)}: sentences {first} to {first + len(block) - 1} are not "
+                                      f"those that this release draws with seed {cfg['seed']}, so their trees are not "
+                                      f"known; run the stage sample again with this release, or leave the split out "
+                                      f"with --splits")
+            yield from block.rules.rows()
+
+    def card(self, sizes: dict[str, int], licence: str | None) -> str:
+        grammar, sample = self.manifests["grammar"], self.manifests["sample"]
+        variant = self._inputs["grammar"].json("sizes")["variant"]
+        facts = Facts(
+            sentences=sizes, scored=tuple(split for split in sizes if self.is_scored(split)),
+            grammar_hash=grammar.outputs[f"{variant}/grammar.json"], variant=variant,
+            grammar_sizes={"non-terminals": self.grammar.n_nonterminals, "binary rules": len(self.grammar.binary),
+                           "lexical rules": len(self.grammar.lexical), "words": self.grammar.n_words},
+            treebank_hash=grammar.inputs["treebank"], licence=licence,
+            is_embedded=grammar.inputs["treebank"] == source_hash(EMBEDDED), sample_config=sample.config,
+            versions={name: sample.versions[name] for name in ("pcfg_artifact", "numpy", "numba")
+                      if name in sample.versions})
+        return card(facts, FIRST_WORD)
+
+
+class Scores:
+    """Log probabilities and span scores of a split, None where the run has none."""
+
+    def __init__(self, marginals: Folder, split: str) -> None:
+        self._log_probs, self._attempts = marginals.array(f"{split}/log_probs"), marginals.array(f"{split}/attempts")
+        self._span_scores = marginals.ragged(f"{split}/span_scores", memory_map=True)
+
+    def of(self, s: int) -> tuple[float | None, np.ndarray | None]:
+        if self._attempts[s] != 1:  # left out as too long, or scored with other words than its own
+            return None, None
+        scores = self._span_scores.row(s)
+        return float(self._log_probs[s]), scores if len(scores) else None
+
+
+def build(corpora: Corpora, splits: tuple[str, ...], cache: Path) -> datasets.DatasetDict:
+    """The splits as tables on disk below `cache`; the library asks nobody, and shows no bar of its own."""
+    os.environ["HF_DATASETS_OFFLINE"] = "1"  # read when the library is first imported
+    import datasets
+
+    datasets.disable_progress_bars()
+    features = datasets.Features({
+        "words": datasets.List(datasets.Value("string")), "token_ids": datasets.List(datasets.Value("int32")),
+        "tree": datasets.Value("string"), "log_prob": datasets.Value("float64"),
+        "span_scores": datasets.List(datasets.Value("float32"))})
+    made = {}
+    for split in dict.fromkeys(splits):
+        mark = storage.fingerprint([split, *(manifest.output_hash for manifest in corpora.manifests.values())])[:16]
+        rows = progress(corpora.rows(split), total=corpora.n_sentences(split), desc=f"exporting {split}")
+        try:
+            made[split] = datasets.Dataset.from_generator(
+                lambda rows=rows: rows, features=features, cache_dir=str(cache), split=datasets.NamedSplit(split),
+                fingerprint=mark)
+        except datasets.exceptions.DatasetGenerationError as error:  # wraps what went wrong
+            if isinstance(error.__cause__, ArtifactError | OSError):
+                raise error.__cause__ from error
+            raise
+    return datasets.DatasetDict(made)
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """A scratch folder beside `path`; when all went well its folder `whole` becomes `path`, and nothing else stays."""
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise UsageError(f"--out {path} exists already and is not an empty folder; give another name, or remove it")
+    target = Path(os.path.abspath(path))
+    scratch = target.with_name(f"{storage.TEMPORARY}{target.name}")
+    with artifacts.lock(scratch):
+        try:
+            for name in ("cache", "whole"):  # of an export that was killed
+                shutil.rmtree(scratch / name, ignore_errors=True)
+            yield scratch
+            os.rename(scratch / "whole", target)
+        except OSError as error:
+            raise StageError(f"cannot write {path}: {error.strerror or error}; free space or choose another --out, "
+                             f"then run the same command again") from error
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
