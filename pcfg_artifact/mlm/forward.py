@@ -7,7 +7,7 @@ all rectangles at once, queries, keys and values come from one product, and ther
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -40,7 +40,8 @@ def to_device(batch: Batch, device: torch.device) -> tuple[Inputs, torch.Tensor,
 
 def encode(model: MaskedLM, inputs: Inputs) -> torch.Tensor:
     """(tokens, width) hidden states of the last layer, as the model's head reads them."""
-    base, config = model.base_model, model.config
+    base: Any = model.base_model
+    config = model.config
     dropout = config.hidden_dropout_prob if model.training else 0.0
     is_pre = is_pre_norm(config)
     embeddings = base.embeddings
@@ -58,7 +59,7 @@ def encode(model: MaskedLM, inputs: Inputs) -> torch.Tensor:
     return base.LayerNorm(hidden) if is_pre else hidden
 
 
-def attend(heads: torch.nn.Module, hidden: torch.Tensor, inputs: Inputs, is_training: bool) -> torch.Tensor:
+def attend(heads: Any, hidden: torch.Tensor, inputs: Inputs, is_training: bool) -> torch.Tensor:
     """(tokens, width) what each token takes from the others of its row."""
     parts = (heads.query, heads.key, heads.value)
     mixed = functional.linear(hidden, torch.cat([part.weight for part in parts]),

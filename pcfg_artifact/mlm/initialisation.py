@@ -8,6 +8,8 @@ the identity, value-output products near its negative).  The architecture is the
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 
@@ -29,12 +31,13 @@ def start_structured(model: MaskedLM, sentences: Ragged, seed: int) -> None:
     config = model.config
     scale, width, n_words = config.initializer_range, config.hidden_size, config.vocab_size - tokens.FIRST_WORD
     rng = stream(seed, "structured weights", config.num_attention_heads, config.num_hidden_layers)
-    embeddings = model.base_model.embeddings
+    base: Any = model.base_model
+    embeddings = base.embeddings
     _set(embeddings.word_embeddings.weight[tokens.FIRST_WORD:],
          scale * neighbour_vectors(sentences, n_words, width, rng))
     positions = embeddings.position_embeddings.weight[tokens.PAD + 1:]
     _set(positions, np.sqrt(2) * scale * sinusoids(len(positions), width))
-    for layer in model.base_model.encoder.layer:
+    for layer in base.encoder.layer:
         attention = layer.attention
         query, key = query_key_weights(width, config.num_attention_heads, rng)
         value, output = factors(VALUE_OUTPUT, width, width, rng)

@@ -55,7 +55,8 @@ def cut_by_tokens(rows: np.ndarray, widths: np.ndarray, batch_tokens: int) -> li
     Each comes with the number of rows of each of its rectangles.
     """
     batches: list[tuple[np.ndarray, list[int]]] = []
-    start, filled, sizes = 0, 0, []
+    start, filled = 0, 0
+    sizes: list[int] = []
     for size in rectangles(widths, batch_tokens):
         at = start + sum(sizes)
         padded = size * int(widths[at])

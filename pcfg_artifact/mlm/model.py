@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from transformers import (
@@ -49,7 +49,7 @@ def build_config(shape: Shape, *, n_words: int, width: int, max_length: int, dro
     if width % shape.n_heads:
         raise ConfigError(f"{shape.name}: width {width} is not divisible by {shape.n_heads} heads; "
                           f"change pretrain.width or the model")
-    family = RobertaPreLayerNormConfig if layer_norm == "pre" else RobertaConfig
+    family: Any = RobertaPreLayerNormConfig if layer_norm == "pre" else RobertaConfig
     return family(
         vocab_size=tokens.FIRST_WORD + n_words, hidden_size=width, num_hidden_layers=shape.n_layers,
         num_attention_heads=shape.n_heads, intermediate_size=4 * width,

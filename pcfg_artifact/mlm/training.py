@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import distributed
@@ -78,7 +79,7 @@ def train(model: MaskedLM, corpus: MaskedCorpus, recipe: Recipe, *, seed: int, p
     `save` is called by process 0 every `save_every` steps, `validate` by all every `validate_every` and at the end.
     """
     device = torch.device(place.device)
-    model.to(device)
+    torch.nn.Module.to(model, device)
     optimizer = torch.optim.AdamW(parameter_groups(model, recipe.weight_decay), lr=recipe.learning_rate,
                                   betas=recipe.betas, eps=recipe.epsilon, fused=True)
     scaler = torch.amp.GradScaler(device.type, enabled=place.precision == "float16")
@@ -86,7 +87,7 @@ def train(model: MaskedLM, corpus: MaskedCorpus, recipe: Recipe, *, seed: int, p
     if start is not None:
         progress = Progress(start.step, list(start.losses), list(start.validation))
         restore(model, optimizer, scaler, start)
-    module = MaskedLoss(model)
+    module: Any = MaskedLoss(model)
     if place.world_size > 1:
         module = DistributedDataParallel(module, gradient_as_bucket_view=True)
     autocast = torch.autocast(device.type, HALF[place.precision]) if place.precision in HALF else nullcontext()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -51,39 +52,52 @@ def run() -> dict[str, Any]:
 
 
 def run_parts() -> list[dict[str, Any]]:
-    """Processor milliseconds of a step: its data, layers, vocabulary, backward, update; and the model's own passes."""
+    """Processor milliseconds of a step by part; beside them, the model's own passes over the same rows, padded."""
     torch.set_num_threads(1)
     corpus, model = new_corpus(synthetic_sentences(STEPS * BATCH)), new_model()
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)
-    seconds: dict[str, list[float]] = {}
-
-    def clocked(name: str, work: Callable[[], Any]) -> Any:
-        start = time.process_time()
-        found = work()
-        seconds.setdefault(name, []).append(time.process_time() - start)
-        return found
-
-    def update() -> None:
+    seconds: defaultdict[str, float] = defaultdict(float)
+    for step in range(-1, STEPS):  # the first, which warms up, is not counted
+        clock = Clock()
+        share = corpus.step(max(step, 0))
+        clock.lap("data")
+        for batch in share.batches:
+            inputs, where, targets = forward.to_device(batch, torch.device("cpu"))
+            hidden = forward.encode(model, inputs)
+            clock.lap("layers")
+            logits = model.lm_head(hidden.index_select(0, where))
+            loss = functional.cross_entropy(logits, targets, reduction="sum")
+            clock.lap("vocabulary")
+            loss.backward()
+            clock.lap("backward")
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-
-    for step in (0, *range(STEPS)):  # the first warms up
-        share = clocked("data", lambda step=step: corpus.step(step))
-        for batch in share.batches:
-            inputs, where, targets = forward.to_device(batch, torch.device("cpu"))
-            hidden = clocked("layers", lambda inputs=inputs: forward.encode(model, inputs))
-            loss = clocked("vocabulary", lambda hidden=hidden, where=where, targets=targets: functional.cross_entropy(
-                model.lm_head(hidden.index_select(0, where)), targets, reduction="sum"))
-            clocked("backward", loss.backward)
-        clocked("update", update)
+        clock.lap("update")
         rows, is_token, labels = padded(share.batches)
-        loss = clocked("own layers, padded", lambda rows=rows, is_token=is_token, labels=labels: model(
-            rows, attention_mask=is_token, labels=labels).loss)
-        clocked("own backward, padded", loss.backward)
+        clock.lap("padding")
+        loss = model(rows, attention_mask=is_token, labels=labels).loss
+        clock.lap("own forward")
+        loss.backward()
+        clock.lap("own backward")
         optimizer.zero_grad(set_to_none=True)
-    return [{"part": name, "ms_per_step": 1000 * sum(values[len(values) // (STEPS + 1):]) / STEPS}
-            for name, values in seconds.items()]
+        if step >= 0:
+            for name, value in clock.seconds.items():
+                seconds[name] += value
+    return [{"part": name, "ms_per_step": 1000 * value / STEPS} for name, value in seconds.items()]
+
+
+class Clock:
+    """Processor seconds by name, each from the lap before."""
+
+    def __init__(self) -> None:
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+        self._last = time.process_time()
+
+    def lap(self, name: str) -> None:
+        now = time.process_time()
+        self.seconds[name] += now - self._last
+        self._last = now
 
 
 def padded(batches: list[Batch]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
