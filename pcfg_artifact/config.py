@@ -161,6 +161,7 @@ class ProbeConfig:
     n_train: Count  # sentences that a probe is fitted on, sampled and treebank alike
     n_test: Count
     max_length: Count  # words; longer sentences are passed over
+    probes: Names  # in the registry of probing/probes.py
     adjacent: Literal["none", "base", "all"]  # models probed with the input ADJ as well
     nary: Literal["none", "base", "all"]  # models probed with n-ary labels as well
     widths: tuple[Count, ...]  # of the spans whose marginals are probed

@@ -150,6 +150,10 @@ def refuse_early(profile: Profile, out: Path, stages: Sequence[Stage], force: bo
     problems = machine.machine_problems(hardware, need)
     if any(stage.name == "pretrain" for stage in stages):
         _shapes(profile)  # an impossible one is a ConfigError
+    if any(stage.name == "probe" for stage in stages):
+        from pcfg_artifact.probing.probes import check_names  # here, because it brings scikit-learn
+
+        check_names(profile.probe.probes)
     if profile.verify.expected == "paper" and not (out / "grammar" / artifacts.MANIFEST).is_file():
         treebank = read_treebank(profile.treebank, skip_bad_trees=profile.grammar.skip_bad_trees, progress=progress)
         sections = {name: len(trees) for name, trees in splits.wsj_sections(treebank).items()}

@@ -12,8 +12,8 @@ import yaml
 
 from pcfg_artifact import storage
 from pcfg_artifact.artifacts import Folder, Manifest, Metric, read_csv
+from pcfg_artifact.cells import Cell, find_roles
 from pcfg_artifact.errors import ConfigError, StageError
-from pcfg_artifact.verification.cells import Cell, Value, collect, find_roles
 from pcfg_artifact.verification.comparison import Run
 from pcfg_artifact.verification.derived import derive
 from pcfg_artifact.verification.expectations import (
@@ -26,6 +26,7 @@ from pcfg_artifact.verification.expectations import (
     parse_paper,
     parse_record,
 )
+from pcfg_artifact.verification.measured import Value, collect
 from pcfg_artifact.verification.relations import Relation, parse_relations
 
 EXPECTED = Path(__file__).parents[1] / "expected_results"

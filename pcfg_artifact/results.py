@@ -9,10 +9,11 @@ from pathlib import Path
 import pandas as pd
 
 from pcfg_artifact.artifacts import MANIFEST, METRICS, Folder, Manifest
+from pcfg_artifact.cells import find_roles
 from pcfg_artifact.errors import UsageError
-from pcfg_artifact.verification.cells import collect, find_roles
 from pcfg_artifact.verification.comparison import Verdict
 from pcfg_artifact.verification.derived import derive
+from pcfg_artifact.verification.measured import collect
 
 JUDGE = "verify"  # the stage that judges; numbers that follow from measured ones are its own
 VERDICTS = "verdicts.csv"

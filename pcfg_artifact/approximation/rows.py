@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from pcfg_artifact import cells
 from pcfg_artifact.approximation.merging import choose_classes, merge_symbols
 from pcfg_artifact.approximation.model import Approximation
 from pcfg_artifact.approximation.restriction import restrict, select_symbols
@@ -26,8 +27,8 @@ def few_symbols(grammar: PCFG, sizes: Sequence[int], n_preterminals: int) -> Row
     rows = {}
     for size in (None, *sizes):
         interminals, preterminals = select_symbols(grammar, size, n_preterminals)
-        name = f"I={'all' if size is None else size},P={n_preterminals}"
-        rows[name] = Approximation(grammar, None if size is None else interminals, preterminals)
+        row = Approximation(grammar, None if size is None else interminals, preterminals)
+        rows[cells.few_symbols(size, n_preterminals)] = row
     return rows
 
 
@@ -61,7 +62,7 @@ def low_rank(grammar: PCFG, learned: Learned, ranks: Sequence[int], n_pretermina
     """Table 2: W of every width from exact marginals."""
     correlations = learned.exact["marginals"]
     _, preterminals = select_symbols(grammar, None, n_preterminals)
-    return {f"k={rank},I={len(correlations.interminals)},P={n_preterminals}": Approximation(
+    return {cells.low_rank(rank, len(correlations.interminals), n_preterminals): Approximation(
         grammar, correlations.interminals, preterminals, correlations.transforms(rank), max_length=max_length)
         for rank in ranks}
 
@@ -75,7 +76,7 @@ def ablations(grammar: PCFG, learned: Learned, ranks: Sequence[int], n_pretermin
     rows = {"few": few, "few, leaves of P only": replace(few, few_leaves=True)}
     for rank in ranks:
         usual = replace(few, transforms=marginals.transforms(rank))
-        rows |= {f"{name}, k={rank}": row for name, row in {
+        rows |= {cells.ablation(name, rank): row for name, row in {
             "low rank": usual,
             "shared W": replace(few, transforms=marginals.shared_transform(rank)),
             "all interminals": replace(few, interminals=None,
@@ -89,7 +90,7 @@ def ablations(grammar: PCFG, learned: Learned, ranks: Sequence[int], n_pretermin
             "leaves of P only": replace(usual, few_leaves=True),
         }.items()}
         if learned.restricted.n_sentences:  # a grammar too small to derive anything teaches nothing
-            rows[f"restricted W, k={rank}"] = replace(few, transforms=learned.restricted.transforms(rank))
+            rows[cells.ablation("restricted W", rank)] = replace(few, transforms=learned.restricted.transforms(rank))
     return rows
 
 
@@ -99,5 +100,5 @@ def merged(grammar: PCFG, sizes: Sequence[int], n_preterminals: int, smoothing: 
     for size in sizes:
         n_interminals = min(size, grammar.n_interminals)
         classes = choose_classes(grammar, n_interminals, min(n_preterminals, grammar.n_preterminals))
-        rows[f"I={size},P={n_preterminals}"] = Approximation(merge_symbols(grammar, classes, smoothing))
+        rows[cells.few_symbols(size, n_preterminals)] = Approximation(merge_symbols(grammar, classes, smoothing))
     return rows

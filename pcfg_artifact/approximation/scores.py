@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pcfg_artifact import cells
 from pcfg_artifact.approximation.model import Approximation
 from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.grammar.expectation import frequencies
@@ -15,7 +16,7 @@ from pcfg_artifact.parsing import best_binary_tree, perplexity, span_f1
 from pcfg_artifact.parsing.leaves import Sentence, emissions, word_ids
 from pcfg_artifact.treebank.tree import Tree
 
-CONVENTIONS = {"PB": "", "KIM": "_KIM"}  # convention -> what its columns end in
+CONVENTIONS = ("PB", "KIM")
 
 
 class Score(NamedTuple):
@@ -70,10 +71,10 @@ def parsing_scores(trees: Sequence[Tree], span_scores: Iterable[np.ndarray]) -> 
         is_parsed.append(bool((scores[width[None, :] - width[:, None] >= 2] > 0).any()))
     found = {}
     for suffix, chosen in (("", range(len(trees))), ("_parsed", np.flatnonzero(is_parsed).tolist())):
-        for convention, name in CONVENTIONS.items():
+        for convention in CONVENTIONS:
             f1 = span_f1([trees[s] for s in chosen], [predicted[s] for s in chosen], convention)
-            found[f"sentence_f1{name}{suffix}"] = Score(f1.sentence, f1.n_sentences, "percent")
-            found[f"corpus_f1{name}{suffix}"] = Score(f1.corpus, len(chosen), "percent")
+            found |= {column: Score(value, n, "percent")
+                      for column, (value, n) in cells.f1_columns(f1, suffix).items()}
     found["failed"] = Score(1.0 - sum(is_parsed) / len(trees), len(trees), "fraction")
     return found
 

@@ -75,6 +75,10 @@ class PCFG:
     def word_index(self) -> dict[str, int]:
         return {word: w for w, word in enumerate(self.words)}
 
+    def as_read(self, sentence: Sequence[str]) -> list[str]:
+        """Words as a model trained on this grammar's text reads them: rare and unknown ones as their signature."""
+        return [self.words[w] if w >= 0 else "<unk>" for w in self.encode(sentence)]
+
     def encode(self, sentence: Sequence[str], rare_below: int | None = None) -> np.ndarray:
         """Word ids (L,) int32: the word, else its signature, else UNK, else -1 (nothing in the grammar fits).
 

@@ -12,6 +12,7 @@ from itertools import pairwise
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from pcfg_artifact import cells
 from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.parsing import EngineOptions, LazyLeaves, leaf_charts
 from pcfg_artifact.parsing.masking import hidden_words, observed_leaves, preterminal_outside
@@ -124,10 +125,10 @@ def word_depths(spans: Sequence[tuple[int, int]], length: int) -> np.ndarray:
 def groups(gap: Gap, known: dict[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray]]:
     """Named sets of masked words (boolean masks), by each circumstance and by the entropy of the exact prediction."""
     for k, name in enumerate(PLACES):
-        yield f"place {name}", known["place"] == k
+        yield cells.gap_group("place", name), known["place"] == k
     for name, edges in BINS.items():
         values = gap.entropy if name == "entropy" else known[name]
         for low, high in pairwise(edges):
             last = high if name == "entropy" else high - 1  # the others are whole numbers
             label = f"{low}+" if high == np.inf else f"{low}" if low == last else f"{low}-{last}"
-            yield f"{name} {label}", (values >= low) & (values < high)
+            yield cells.gap_group(name, label), (values >= low) & (values < high)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -33,9 +33,9 @@ class Corpus:
     def lengths(self) -> np.ndarray:
         return np.array([len(words) for words in self.sentences], dtype=np.int64)
 
-    def subset(self, numbers: Iterable[int]) -> Corpus:
-        parts = (self.sentences, self.trees, self.scores, self.parses)
-        return Corpus(*([part[int(s)] for s in numbers] for part in parts))
+    def subset(self, chosen: Sequence[int] | np.ndarray) -> Corpus:
+        return Corpus([self.sentences[s] for s in chosen], [self.trees[s] for s in chosen],
+                      [self.scores[s] for s in chosen], [self.parses[s] for s in chosen])
 
     @cached_property
     def binary_depths(self) -> np.ndarray:
@@ -72,6 +72,6 @@ class Layer(NamedTuple):
 
 
 def unseen(test: Sequence[Sequence[str]], *training: Sequence[Sequence[str]]) -> np.ndarray:
-    """Numbers of the test sentences that occur in none of the training sets."""
+    """Indices of the test sentences that occur in none of the training sets."""
     seen = {tuple(words) for sentences in training for words in sentences}
     return np.array([s for s, words in enumerate(test) if tuple(words) not in seen], dtype=np.int64)

@@ -1,12 +1,12 @@
 """Hidden states of every layer of a Hugging Face encoder, one row for BOS, each word and EOS of every sentence.
 
 A sentence of L words owns L + 2 consecutive rows: BOS, its words, EOS.  A probe's input is then a choice of rows:
-`*_rows` give (n, k) row numbers, and the probe reads the k rows side by side.
+`*_rows` give (n, k) indices of rows, and the probe reads the k rows side by side.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,13 +14,14 @@ import numpy as np
 import torch
 
 from pcfg_artifact.errors import UsageError
+from pcfg_artifact.progress import ProgressBar, no_progress
 
 Pooling = Literal["first", "last", "mean"]
+Lengths = Sequence[int] | np.ndarray  # words of each sentence
 NewArray = Callable[[int, tuple[int, int]], np.ndarray]
-Progress = Callable[[Iterable], Iterable]
 
 
-def offsets_of(lengths: Sequence[int]) -> np.ndarray:
+def offsets_of(lengths: Lengths) -> np.ndarray:
     """(n+1,) first row of each sentence, and the number of rows."""
     return np.concatenate([[0], np.cumsum(np.asarray(lengths, np.int64) + 2)])
 
@@ -28,28 +29,27 @@ def offsets_of(lengths: Sequence[int]) -> np.ndarray:
 # ---- what a probe reads ----------------------------------------------------------------------------------------------
 
 
-def _word_rows(lengths: Sequence[int], n_dropped: int) -> tuple[np.ndarray, np.ndarray]:
-    """(rows of the words of every sentence except its last `n_dropped`, number of the sentence of each)."""
-    lengths = np.asarray(lengths, np.int64)
-    kept = np.maximum(lengths - n_dropped, 0)
-    sentence = np.repeat(np.arange(len(lengths)), kept)
+def _word_rows(lengths: Lengths, n_dropped: int) -> tuple[np.ndarray, np.ndarray]:
+    """(rows of the words of every sentence except its last `n_dropped`, index of the sentence of each)."""
+    kept = np.maximum(np.asarray(lengths, np.int64) - n_dropped, 0)
+    sentence = np.repeat(np.arange(len(kept)), kept)
     position = np.arange(kept.sum()) - np.repeat(np.cumsum(kept) - kept, kept)
     return offsets_of(lengths)[sentence] + 1 + position, sentence
 
 
-def eos_rows(lengths: Sequence[int]) -> np.ndarray:
+def eos_rows(lengths: Lengths) -> np.ndarray:
     """(n, 2) rows [e_i; e_EOS] of every word but the last of its sentence."""
     words, sentence = _word_rows(lengths, 1)
     return np.stack([words, offsets_of(lengths)[sentence + 1] - 1], axis=1)
 
 
-def adjacent_rows(lengths: Sequence[int]) -> np.ndarray:
+def adjacent_rows(lengths: Lengths) -> np.ndarray:
     """(n, 3) rows [e_{i-1}; e_i; e_{i+1}] of every word but the last; the first word's left neighbour is BOS."""
     words, _ = _word_rows(lengths, 1)
     return np.stack([words - 1, words, words + 1], axis=1)
 
 
-def span_rows(lengths: Sequence[int], width: int) -> np.ndarray:
+def span_rows(lengths: Lengths, width: int) -> np.ndarray:
     """(n, 2) rows [e_i; e_{i+width-1}] of every span of this width, by sentence and start."""
     words, _ = _word_rows(lengths, width - 1)
     return np.stack([words, words + width - 1], axis=1)
@@ -77,7 +77,7 @@ def encode(tokenizer: Any, sentences: Sequence[Sequence[str]]) -> Any:
 
 
 def fitting_sentences(model: Any, tokenizer: Any, sentences: Sequence[Sequence[str]]) -> np.ndarray:
-    """Numbers of the sentences that the model can read whole and in which every word has a piece."""
+    """Indices of the sentences that the model can read whole and in which every word has a piece."""
     limit = max_pieces(model)
     encoded = encode(tokenizer, sentences)
     fits = []
@@ -89,7 +89,7 @@ def fitting_sentences(model: Any, tokenizer: Any, sentences: Sequence[Sequence[s
 
 
 @dataclass(frozen=True)
-class Batch:
+class PaddedBatch:
     """Sentences of similar length, padded: model inputs, and where the rows of each sentence come from."""
 
     inputs: dict[str, torch.Tensor]
@@ -98,8 +98,8 @@ class Batch:
     n_rows: np.ndarray  # (B,)
 
 
-def length_buckets(lengths: Sequence[int], max_tokens: int) -> Iterator[np.ndarray]:
-    """Numbers of sentences by length, longest first, cut so that padded batches hold at most `max_tokens` (or one)."""
+def length_buckets(lengths: Lengths, max_tokens: int) -> Iterator[np.ndarray]:
+    """Indices of sentences by length, longest first, cut so that padded batches hold at most `max_tokens` (or one)."""
     order = np.argsort(-np.asarray(lengths), kind="stable")
     start = 0
     while start < len(order):
@@ -108,7 +108,8 @@ def length_buckets(lengths: Sequence[int], max_tokens: int) -> Iterator[np.ndarr
         start += count
 
 
-def batches(tokenizer: Any, sentences: Sequence[Sequence[str]], pooling: Pooling, max_tokens: int) -> Iterator[Batch]:
+def padded_batches(tokenizer: Any, sentences: Sequence[Sequence[str]], pooling: Pooling,
+                   max_tokens: int) -> Iterator[PaddedBatch]:
     """Padded batches that cover every sentence once; each must have a piece for every word (`fitting_sentences`)."""
     encoded = encode(tokenizer, sentences)
     n_pieces = [len(ids) for ids in encoded["input_ids"]]
@@ -122,7 +123,7 @@ def batches(tokenizer: Any, sentences: Sequence[Sequence[str]], pooling: Pooling
             ids[b, :n_pieces[s]] = torch.tensor(encoded["input_ids"][s])
             mask[b, :n_pieces[s]] = 1
             weights[b, :n_rows[b], :n_pieces[s]] = torch.from_numpy(pooling_weights(encoded.word_ids(int(s)), pooling))
-        yield Batch({"input_ids": ids, "attention_mask": mask}, weights, bucket, n_rows)
+        yield PaddedBatch({"input_ids": ids, "attention_mask": mask}, weights, bucket, n_rows)
 
 
 def pooling_weights(word_ids: Sequence[int | None], pooling: Pooling) -> np.ndarray:
@@ -141,7 +142,7 @@ def pooling_weights(word_ids: Sequence[int | None], pooling: Pooling) -> np.ndar
 @torch.inference_mode()
 def extract(model: Any, tokenizer: Any, sentences: Sequence[Sequence[str]], new_array: NewArray, *,
             pooling: Pooling = "first", max_tokens: int = 8192, device: str = "cpu",
-            progress: Progress = iter) -> list[np.ndarray]:
+            progress: ProgressBar = no_progress) -> list[np.ndarray]:
     """Fill one array per layer, 0 = embeddings with position, with the rows of every sentence in the given order.
 
     new_array(layer, (n_rows, width)) makes the arrays (a memory map on disk, so that memory holds one batch only);
@@ -150,7 +151,7 @@ def extract(model: Any, tokenizer: Any, sentences: Sequence[Sequence[str]], new_
     model = model.to(device).eval()
     offsets = offsets_of([len(words) for words in sentences])
     layers: list[np.ndarray] = []
-    for batch in progress(batches(tokenizer, sentences, pooling, max_tokens)):
+    for batch in progress(padded_batches(tokenizer, sentences, pooling, max_tokens)):
         hidden = model(**{k: v.to(device) for k, v in batch.inputs.items()}, output_hidden_states=True).hidden_states
         if not layers:
             layers = [new_array(layer, (int(offsets[-1]), h.shape[-1])) for layer, h in enumerate(hidden)]

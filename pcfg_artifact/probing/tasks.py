@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
+from pcfg_artifact import cells
+from pcfg_artifact.cells import Measurement
 from pcfg_artifact.errors import StageError
 from pcfg_artifact.parsing import span_f1
-from pcfg_artifact.probing import control
+from pcfg_artifact.probing.control_labels import pair_labels, word_labels
 from pcfg_artifact.probing.corpus import Corpus, Layer
-from pcfg_artifact.probing.fitting import LinearFit, NetworkFit, fit_linear, fit_networks
+from pcfg_artifact.probing.measures import accuracy, pearson, spearman
+from pcfg_artifact.probing.probes import Probe
 from pcfg_artifact.probing.representations import adjacent_rows, eos_rows, span_rows
-from pcfg_artifact.probing.scores import accuracy, pearson, spearman
-from pcfg_artifact.probing.targets import Span, decode
+from pcfg_artifact.probing.targets import Span, Ties, decode
 
-LINEAR, TWO_LAYER = "linear", "2-layer"
-PROBES = (LINEAR, TWO_LAYER)
 WIDEST = 20  # words: F1 by span width goes up to here
-ROWS = {"EOS": eos_rows, "ADJ": adjacent_rows}
-Scores = dict[str, tuple[float, int]]  # metric -> (value, how many items it rests on)
+ROWS = {cells.TREES: eos_rows, cells.ADJACENT_TREES: adjacent_rows}
+Scores = dict[str, Measurement]  # by metric
 
 
-class Score(NamedTuple):
+class ProbeScore(NamedTuple):
     """One number: `task` is the task's name, `setting` says what the probe was trained and tested on."""
 
     setting: str
@@ -38,7 +37,7 @@ class Score(NamedTuple):
 
 @dataclass(frozen=True)
 class Task:
-    """rows(lengths) gives (n, k) row numbers; targets(corpus) gives (n,) answers, NaN where there is none."""
+    """rows(lengths) gives (n, k) row indices; targets(corpus) gives (n,) answers, NaN where there is none."""
 
     name: str
     rows: Callable[[np.ndarray], np.ndarray]
@@ -68,69 +67,69 @@ def tree_task(rows: str) -> Task:
 
 def nary_tree_task(rows: str) -> Task:
     """The named alternative: relative depths of the treebank's own n-ary tree."""
-    return Task(f"{rows} nary", ROWS[rows], lambda corpus: corpus.nary_depths, score_nary_trees)
+    return Task(cells.nary(rows), ROWS[rows], lambda corpus: corpus.nary_depths, score_nary_trees)
 
 
 def span_task(width: int) -> Task:
     """The normalised marginal of the spans of one width, from their first and last word."""
-    return Task(f"l={width}", lambda lengths: span_rows(lengths, width), lambda corpus: corpus.span_targets(width),
-                score_correlation)
+    return Task(cells.SPAN_LENGTH(width), lambda lengths: span_rows(lengths, width),
+                lambda corpus: corpus.span_targets(width), score_correlation)
 
 
 def control_tree_task(seed: int) -> Task:
     """phi(w) in {-1, 0, 1} from the input of the tree task."""
-    return Task("EOS", eos_rows, lambda corpus: control.word_labels(corpus.sentences, seed),
-                lambda corpus, wanted, predicted: {"accuracy": (accuracy(wanted, predicted), len(wanted))})
+    return Task(cells.TREES, eos_rows, lambda corpus: word_labels(corpus.sentences, seed), score_labels)
 
 
 def control_span_task(width: int, seed: int) -> Task:
     """phi(w1, w2) in [0, 1) for the spans that have a marginal, so that both tasks see the same examples."""
     def targets(corpus: Corpus) -> np.ndarray:
-        labels = control.pair_labels(corpus.sentences, width, seed)
+        labels = pair_labels(corpus.sentences, width, seed)
         return np.where(np.isnan(corpus.span_targets(width)), np.nan, labels)
 
-    return Task(f"l={width}", lambda lengths: span_rows(lengths, width), targets, score_correlation)
+    return Task(cells.SPAN_LENGTH(width), lambda lengths: span_rows(lengths, width), targets, score_correlation)
 
 
 # ---- scores ----------------------------------------------------------------------------------------------------------
 
 
-def decode_all(corpus: Corpus, labels: np.ndarray, ties: str = "first") -> list[set[Span]]:
+def decode_all(corpus: Corpus, labels: np.ndarray, ties: Ties = "first") -> list[set[Span]]:
     """The tree of every sentence from the labels of all."""
     ends = np.cumsum(corpus.lengths - 1)
     return [decode(part, ties) for part in np.split(labels, ends[:-1])]
 
 
+def score_labels(corpus: Corpus, wanted: np.ndarray, predicted: np.ndarray) -> Scores:
+    return {"accuracy": Measurement(accuracy(wanted, predicted), len(wanted))}
+
+
 def score_binary_trees(corpus: Corpus, wanted: np.ndarray, predicted: np.ndarray) -> Scores:
     """Accuracy; F1 in PB (the headline) and KIM; and PB by span width."""
     spans = decode_all(corpus, predicted)
-    return {"accuracy": (accuracy(wanted, predicted), len(wanted)), **score_spans(corpus, spans)}
+    return {**score_labels(corpus, wanted, predicted), **score_spans(corpus, spans)}
 
 
 def score_spans(corpus: Corpus, spans: Sequence[Iterable[Span]]) -> Scores:
     """F1 of any parser's trees, under the names that the tables use."""
     main = span_f1(corpus.trees, spans, "PB")
-    widths = {f"width {width}": (f1, main.n_sentences) for width, f1 in sorted(main.by_length.items())
-              if width <= WIDEST}
-    return {"sentence_f1": (main.sentence, main.n_sentences), "corpus_f1": (main.corpus, main.n_sentences),
-            **_kim(corpus, spans, ""), **widths}
+    widths = {cells.SPAN_WIDTH(width): Measurement(f1, main.n_sentences)
+              for width, f1 in sorted(main.by_length.items()) if width <= WIDEST}
+    return {**cells.f1_columns(main, counts_skipped=False), **_kim(corpus, spans), **widths}
 
 
 def score_nary_trees(corpus: Corpus, wanted: np.ndarray, predicted: np.ndarray) -> Scores:
     """Accuracy, and KIM of the labels decoded both ways: n-ary (all ties) and binary (first minimum)."""
-    return {"accuracy": (accuracy(wanted, predicted), len(wanted)),
-            **_kim(corpus, decode_all(corpus, predicted, "all"), ""),
+    return {**score_labels(corpus, wanted, predicted),
+            **_kim(corpus, decode_all(corpus, predicted, "all")),
             **_kim(corpus, decode_all(corpus, predicted, "first"), "_binary")}
 
 
-def _kim(corpus: Corpus, spans: Sequence[Iterable[Span]], suffix: str) -> Scores:
-    found = span_f1(corpus.trees, spans, "KIM")
-    return {f"sentence_f1_KIM{suffix}": (found.sentence, found.n_sentences),
-            f"corpus_f1_KIM{suffix}": (found.corpus, found.n_sentences)}
+def _kim(corpus: Corpus, spans: Sequence[Iterable[Span]], detail: str = "") -> Scores:
+    return cells.f1_columns(span_f1(corpus.trees, spans, "KIM"), detail, counts_skipped=False)
 
 
 def score_correlation(corpus: Corpus, wanted: np.ndarray, predicted: np.ndarray) -> Scores:
-    return {name: (measure(wanted, predicted), len(wanted))
+    return {name: Measurement(measure(wanted, predicted), len(wanted))
             for name, measure in (("pearson", pearson), ("spearman", spearman))}
 
 
@@ -138,43 +137,34 @@ def score_correlation(corpus: Corpus, wanted: np.ndarray, predicted: np.ndarray)
 
 
 @dataclass(frozen=True)
-class Fits:
-    """How probes are fitted; nets are fitted once per seed, the linear probe has no randomness and uses the first."""
-
-    linear: LinearFit
-    network: NetworkFit
-    seeds: tuple[int, ...]
-    device: str = "cpu"
-
-
-@dataclass(frozen=True)
-class Outcome:
+class TaskResult:
     """Scores of one task, the test answers and predictions of the first seed by setting, and facts about the fit."""
 
-    scores: list[Score]
+    scores: list[ProbeScore] = field(default_factory=list)
     wanted: dict[str, np.ndarray] = field(default_factory=dict)
     predicted: dict[str, np.ndarray] = field(default_factory=dict)
     facts: dict[str, float | bool | None] = field(default_factory=dict)
 
 
-def run_task(task: Task, probe: str, train: Layer, tests: Mapping[str, Layer], fits: Fits) -> Outcome:
-    """Fit one probe on the training corpus and score it on every test corpus (setting -> corpus)."""
+def run_task(task: Task, probe: Probe, train: Layer, tests: Mapping[str, Layer], seeds: Sequence[int], *,
+             device: str = "cpu", unscored: Mapping[str, Layer] | None = None) -> TaskResult:
+    """Fit one probe on the training corpus and score it on every test corpus (setting -> corpus).
+
+    The predictions for `unscored` corpora are kept as well, but they are part of no score.
+    """
     x, targets = task.examples(train)
     if not len(targets):
         raise StageError(f"the training corpus has no example of {task.name}; take longer sentences or fewer widths")
-    if probe == LINEAR:
-        fitted = fit_linear(x, targets, fits.linear, overwrite_x=True)
-        facts = {"iterations": fitted.n_iterations, "has_converged": fitted.has_converged, "examples": len(targets)}
-    else:
-        fitted = fit_networks(x, targets, fits.network, fits.seeds, device=fits.device, overwrite_x=True)
-        loss = float(fitted.losses[0])
-        facts = {"final_loss": loss if math.isfinite(loss) else None, "examples": len(targets)}
-    outcome = Outcome([], facts=facts)
-    for setting, test in tests.items():
+    used = tuple(seeds) if probe.has_seeds else tuple(seeds[:1])
+    fitted = probe.fit(x, targets, used, device=device if probe.uses_gpu else "cpu", overwrite_x=True)
+    result = TaskResult(facts={**fitted.facts, "examples": len(targets)})
+    for setting, test in {**tests, **(unscored or {})}.items():
         x, wanted = task.examples(test)
-        predictions = np.atleast_2d(fitted.predict(x))
-        for seed, predicted in zip(fits.seeds, predictions, strict=False):  # the linear probe: the first seed alone
-            outcome.scores.extend(Score(setting, task.name, metric, seed, value, n)
-                                  for metric, (value, n) in task.score(test.corpus, wanted, predicted).items())
-        outcome.wanted[setting], outcome.predicted[setting] = wanted, predictions[0]
-    return outcome
+        predictions = fitted.predict(x)
+        result.wanted[setting], result.predicted[setting] = wanted, predictions[0]
+        if setting not in tests:
+            continue
+        for seed, predicted in zip(used, predictions, strict=True):
+            result.scores.extend(ProbeScore(setting, task.name, metric, seed, value, n)
+                                 for metric, (value, n) in task.score(test.corpus, wanted, predicted).items())
+    return result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pcfg_artifact import cells
 from pcfg_artifact.approximation import rows
 from pcfg_artifact.approximation.rows import Rows
 from pcfg_artifact.approximation.scores import Trial
@@ -17,11 +18,11 @@ from pcfg_artifact.seeding import derive_seed, stream
 from pcfg_artifact.treebank.binarise import VARIANTS
 from pcfg_artifact.treebank.tree import Tree
 
-SUFFIX = {"vm": "", "novm": "_novm"}  # of the tables of a variant
-
 
 @dataclass(frozen=True)
-class Table:
+class PlannedTable:
+    """A table to be measured: the approximations behind its rows, and what each is tried on."""
+
     name: str
     rows: Rows
     trial: Trial
@@ -38,13 +39,13 @@ def run(cfg: ApproximateConfig, inputs: Inputs, out: StageDir, machine: Machine)
         total = sum(len(table.rows) for table in tables)
         units = ((table, row) for table in tables for row in table.rows)
         for table, row in progress(units, total=total, desc=f"approximations of {variant}"):
-            name, scores = f"{table.name}{SUFFIX[variant]}", table.trial.scores(table.rows[row])
+            name, scores = cells.approximation_table(table.name, variant), table.trial.scores(table.rows[row])
             metrics += [Metric(name, row, column, cfg.seed, *score) for column, score in scores.items()]
     out.write_metrics(metrics)
 
 
 def variant_tables(cfg: ApproximateConfig, grammar: PCFG, train: list[Tree], test: list[Tree], out: StageDir,
-                   machine: Machine) -> list[Table]:
+                   machine: Machine) -> list[PlannedTable]:
     """Every table of one grammar variant, with the approximations behind its rows."""
     n_threads = machine.n_workers
     drawn = sample_trees(grammar, cfg.n_drawn, derive_seed(cfg.seed, "approximate", "drawn"), cfg.max_drawn_length)
@@ -59,14 +60,15 @@ def variant_tables(cfg: ApproximateConfig, grammar: PCFG, train: list[Tree], tes
     few = rows.few_symbols(grammar, cfg.n_interminals, cfg.n_preterminals)
     low_rank = rows.low_rank(grammar, learned, cfg.ranks, cfg.n_preterminals, longest)
     return [
-        Table("table1", {"exact": rows.exact(grammar)} | few, trial),
-        Table("table2", {name: row for name, row in few.items() if name in compared_with(cfg)} | low_rank, trial),
-        Table("ablation", rows.ablations(grammar, learned, cfg.ablation_ranks, cfg.n_preterminals, longest),
-              small_trial),
-        Table("merged", rows.merged(grammar, cfg.merged_interminals, cfg.n_preterminals, cfg.smoothing), trial),
+        PlannedTable("table1", {cells.EXACT: rows.exact(grammar)} | few, trial),
+        PlannedTable("table2", {name: row for name, row in few.items() if name in compared_with(cfg)} | low_rank,
+                     trial),
+        PlannedTable("ablation", rows.ablations(grammar, learned, cfg.ablation_ranks, cfg.n_preterminals, longest),
+                     small_trial),
+        PlannedTable("merged", rows.merged(grammar, cfg.merged_interminals, cfg.n_preterminals, cfg.smoothing), trial),
     ]
 
 
 def compared_with(cfg: ApproximateConfig) -> set[str]:
     """Rows of table 1 that table 2 repeats: as many in-terminals as the smallest rank, and those that are projected."""
-    return {f"I={n},P={cfg.n_preterminals}" for n in (min(cfg.ranks), cfg.n_projected)}
+    return {cells.few_symbols(n, cfg.n_preterminals) for n in (min(cfg.ranks), cfg.n_projected)}

@@ -8,89 +8,81 @@ from __future__ import annotations
 import shutil
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
 
-from pcfg_artifact import artifacts, storage
+from pcfg_artifact import cells, storage
 from pcfg_artifact.artifacts import Metric, StageDir
+from pcfg_artifact.cells import TREEBANK, TREES, Cell, Measurement
 from pcfg_artifact.config import ControlConfig, ProbeConfig
+from pcfg_artifact.corpora import read_corpora
+from pcfg_artifact.encoders import load_encoder, model_folders
 from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.machine import Machine
-from pcfg_artifact.probing.tables import Unit, selectivity_rows
-from pcfg_artifact.probing.tasks import PROBES, control_span_task, control_tree_task, run_task
+from pcfg_artifact.probing.probe_rows import BySeed, Unit, selectivity_rows
+from pcfg_artifact.probing.tasks import control_span_task, control_tree_task, run_task
 from pcfg_artifact.progress import progress
-from pcfg_artifact.stages.probe import Context, fits_of
-from pcfg_artifact.stages.probed import (
-    device_of,
-    load_encoder,
-    model_folders,
-    read_corpora,
-    run_fits,
-    store_states,
-    stored_layer,
-)
+from pcfg_artifact.workers.probe_fits import Context, device_of, fit_model, read_result, scores_as_json
 
-Measured = Mapping[tuple[str, str, str], Mapping[int, tuple[float, int]]]  # (table, row, column) -> seed -> (value, n)
+Probed = Mapping[Cell, BySeed]
 
 
 def run(cfg: ControlConfig, inputs: Inputs, out: StageDir, machine: Machine) -> None:
     setup = inputs["probe"].json("setup")
-    options = {name: tuple(value) if isinstance(value, list) else value for name, value in setup["config"].items()}
-    probe_cfg = ProbeConfig(**options)
-    base, last = setup["base"], setup["models"][setup["base"]]
-    corpora = read_corpora(inputs, probe_cfg.max_length, probe_cfg.n_train, probe_cfg.n_test)[0]
-    corpora = {name: corpora[name] for name in ("PTB train", "PTB test")}
-    context = Context(probe_cfg, corpora, out.path("scratch"), out.path("fits"), base, {base: last}, machine,
-                      cfg.seed)
-
-    units = [Unit(base, layer, probe) for layer in range(last + 1) for probe in reversed(PROBES)]
-    todo = [unit for unit in units if not context.path(unit).is_file()]
-    if todo:
-        model, tokenizer = load_encoder(model_folders(inputs)[base])
-        store_states(model, tokenizer, corpora, context.states / base, precision=probe_cfg.precision,
-                     max_tokens=probe_cfg.batch_tokens, device=machine.device, progress=progress)
-        finished = run_fits(fit_unit, todo, context, 2 * model.config.hidden_size)
-        for _ in progress(finished, total=len(todo), desc="control tasks"):
-            pass
+    options: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value
+                               for name, value in setup["config"].items()}
+    probe_cfg, base = ProbeConfig(**options), setup["base"]
+    corpora, _ = read_corpora(inputs, probe_cfg.max_length, probe_cfg.n_train, probe_cfg.n_test)
+    corpora = {text.name: corpora[text.name] for text in (TREEBANK.training, TREEBANK.test)}
+    context = Context.build(probe_cfg, corpora, base, machine, out.root, options, cfg.seed)
+    context.last[base] = setup["models"][base]
+    model, tokenizer = load_encoder(model_folders(inputs["pretrain"])[base])
+    fit_model(context, base, model, tokenizer, fit_unit, 2, progress=progress, what="control tasks")
     shutil.rmtree(context.states, ignore_errors=True)
-    out.write_metrics(list(_metrics(context, units, _measured(inputs["probe"].metrics()))))
+    out.write_metrics(list(metrics_of(context, probed_scores(inputs["probe"].metrics()))))
 
 
 def fit_unit(context: Context, unit: Unit) -> Unit:
     """The control tasks of one probe on one layer, in a worker process."""
-    layers = stored_layer(context.corpora, context.states / unit.model, unit.layer)
-    fits = fits_of(context.cfg, device_of(context.machine))
+    layers = context.layers(unit)
     tasks = [control_tree_task(context.control_seed)]
-    if context.cfg.marginal_layers == "all" or unit.layer in (0, context.last[unit.model]):
+    if context.has_marginals(unit):
         tasks += [control_span_task(width, context.control_seed) for width in context.cfg.widths]
     scores, facts = [], {}
     for task in tasks:
-        outcome = run_task(task, unit.probe, layers["PTB train"], {"PTB": layers["PTB test"]}, fits)
-        scores += [[*s[:4], artifacts.finite_or_none(s.value), s.n] for s in outcome.scores]
-        facts[task.name] = outcome.facts
+        result = run_task(task, context.probes[unit.probe], layers[TREEBANK.training.name],
+                          {TREEBANK.name: layers[TREEBANK.test.name]}, context.seeds, device=device_of(context.machine))
+        scores += scores_as_json(result.scores)
+        facts[task.name] = result.facts
     storage.write_json(context.path(unit), {"scores": scores, "facts": facts})
     return unit
 
 
-def _measured(metrics: list[Metric]) -> Measured:
-    found: dict[tuple[str, str, str], dict[int, tuple[float, int]]] = defaultdict(dict)
+def probed_scores(metrics: list[Metric]) -> Probed:
+    found: dict[Cell, dict[int, Measurement]] = defaultdict(dict)
     for m in metrics:
-        found[m.table, m.row, m.column][m.seed] = (m.value, m.n)
+        found[Cell(m.table, m.row, m.column)][m.seed] = Measurement(m.value, m.n)
     return found
 
 
-def _metrics(context: Context, units: list[Unit], probed: Measured) -> Iterator[Metric]:
+def metrics_of(context: Context, probed: Probed) -> Iterator[Metric]:
+    units = context.units(context.base)
+    # Nothing depends on this order but the order of lines: that of fitting, probes with seeds first.
+    units.sort(key=lambda unit: (unit.layer, not context.probes[unit.probe].has_seeds))
     for unit in units:
-        control: dict[tuple[str, str], dict[int, tuple[float, int]]] = defaultdict(dict)
-        for _, task, metric, seed, value, n in storage.read_json(context.path(unit))["scores"]:
-            control[task, metric][seed] = (float("nan") if value is None else value, n)
-        name = f"{unit.model} {unit.probe} PTB"
-        column = f"L{unit.layer}"
-        yield from selectivity_rows("table6", "relative_depth", unit.probe, column,
-                                    probed["figure_layers", f"{name} EOS accuracy", column], control["EOS", "accuracy"])
+        model, layer, probe = unit
+        control: dict[tuple[str, str], dict[int, Measurement]] = defaultdict(dict)
+        for s in read_result(context, unit)[0]:
+            control[s.task, s.metric][s.seed] = Measurement(s.value, s.n)
+        accuracy = probed[cells.layer_score(model, probe, TREEBANK.name, TREES, "accuracy", layer)]
+        yield from selectivity_rows(partial(cells.control_of_trees, probe, layer=layer), "relative_depth", accuracy,
+                                    control[TREES, "accuracy"])
         for (task, metric), by_seed in control.items():
             if metric != "pearson":
                 continue
-            task_scores = probed["figure_marginals", f"{name} {column} pearson", task]
-            yield from selectivity_rows("figure_selectivity", "marginal", f"{column} {unit.probe}", task, task_scores,
+            pearson = probed[cells.marginal_score(model, probe, TREEBANK.name, layer, metric, task)]
+            yield from selectivity_rows(partial(cells.control_by_layer, layer, probe, task=task), "marginal", pearson,
                                         by_seed)
-            if unit.layer == context.last[unit.model]:
-                yield from selectivity_rows("table8", "marginal", unit.probe, task, task_scores, by_seed)
+            if layer == context.last[model]:
+                yield from selectivity_rows(partial(cells.control_of_marginals, probe, task=task), "marginal", pearson,
+                                            by_seed)

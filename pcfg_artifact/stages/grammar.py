@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
+from pcfg_artifact import cells
 from pcfg_artifact.artifacts import Metric, StageDir
 from pcfg_artifact.config import GrammarConfig
 from pcfg_artifact.grammar import PCFG, learn_pcfg
-from pcfg_artifact.grammar.expectation import expected_length, frequencies, spectral_radius
+from pcfg_artifact.grammar.expectation import frequencies
+from pcfg_artifact.grammar.sizes import grammar_sizes
 from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.machine import Machine
 from pcfg_artifact.progress import progress
 from pcfg_artifact.treebank.binarise import VARIANTS
 from pcfg_artifact.treebank.reading import read_treebank
 from pcfg_artifact.treebank.splits import split
-from pcfg_artifact.treebank.tree import Tree
-
-TOP = 20  # the paper counts the pre-terminals that its 20 most frequent in-terminals can produce
 
 
 def run(cfg: GrammarConfig, inputs: Inputs, out: StageDir, machine: Machine) -> None:
@@ -32,35 +29,15 @@ def run(cfg: GrammarConfig, inputs: Inputs, out: StageDir, machine: Machine) -> 
         grammar = learn_pcfg(parts.train, variant, cfg.cutoff, progress)
         grammar.save(out.path(variant))
         sizes = grammar_sizes(grammar, parts.train)
-        metrics += [Metric("grammar", name, variant, cfg.seed, value, len(parts.train), unit)
+        metrics += [Metric(*cells.grammar_size(name, variant), cfg.seed, value, len(parts.train), unit)
                     for name, (value, unit) in sizes.items()]
         metrics += frequency_metrics(grammar, variant, cfg.seed)
-    metrics += [Metric("treebank", name, "trees", cfg.seed, value, treebank.n_raw, "count")
+    metrics += [Metric(*cells.treebank_count(name), cfg.seed, value, treebank.n_raw, "count")
                 for name, value in {"read": treebank.n_raw, "kept": len(parts.train) + len(parts.test),
                                     "train": len(parts.train), "test": len(parts.test), **treebank.cleaning}.items()]
     out.write_json("sizes", {"variant": cfg.variant, "cutoff": cfg.cutoff, "split": parts.how,
                              "bad_trees": [str(bad) for bad in treebank.bad_trees]})
     out.write_metrics(metrics)
-
-
-def grammar_sizes(grammar: PCFG, trees: Sequence[Tree]) -> dict[str, tuple[float, str]]:
-    """Name -> (value, unit) of what a reader wants to know of a learned grammar."""
-    most_frequent = np.argsort(-frequencies(grammar)[:grammar.n_interminals], kind="stable")[:TOP]
-    children = np.unique(grammar.binary[np.isin(grammar.binary[:, 0], most_frequent), 1:])
-    return {
-        "interminals": (grammar.n_interminals, "count"),
-        "preterminals": (grammar.n_preterminals, "count"),
-        "nonterminals": (grammar.n_nonterminals, "count"),
-        "binary_rules": (len(grammar.binary), "count"),
-        "lexical_rules": (len(grammar.lexical), "count"),
-        "child_pairs": (len(np.unique(grammar.binary[:, 1:], axis=0)), "count"),
-        "words": (grammar.n_words, "count"),
-        "root_labels": (int((grammar.root > 0).sum()), "count"),
-        f"preterminals_of_top{TOP}": (int((children >= grammar.n_interminals).sum()), "count"),
-        "expected_length": (expected_length(grammar), "words"),
-        "mean_training_length": (float(np.mean([len(tree.words()) for tree in trees])), "words"),
-        "spectral_radius": (spectral_radius(grammar), "ratio"),
-    }
 
 
 def frequency_metrics(grammar: PCFG, variant: str, seed: int) -> list[Metric]:
@@ -69,6 +46,6 @@ def frequency_metrics(grammar: PCFG, variant: str, seed: int) -> list[Metric]:
     metrics = []
     for kind, part in (("interminal", counts[:n]), ("preterminal", counts[n:])):
         share = np.sort(part)[::-1] / part.sum()
-        metrics += [Metric("figure_frequency", f"{kind} {rank}", variant, seed, value, int(part.sum()), "fraction")
+        metrics += [Metric(*cells.frequency(kind, rank, variant), seed, value, int(part.sum()), "fraction")
                     for rank, value in enumerate(share, start=1)]
     return metrics

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from pcfg_artifact import cells
 from pcfg_artifact.approximation.scores import unigram_probabilities
 from pcfg_artifact.artifacts import Metric, StageDir
 from pcfg_artifact.config import MarginalsConfig
@@ -37,7 +38,7 @@ from pcfg_artifact.seeding import stream
 from pcfg_artifact.treebank.binarise import unbinarise
 from pcfg_artifact.treebank.tree import Tree
 
-SETTINGS = {"PTB": "test", "PCFG": "probe_test"}  # setting -> split whose trees are scored
+SCORED = (cells.TREEBANK, cells.SAMPLED)  # settings whose test trees are scored
 WIDEST = 20  # words: F1 by width goes up to here
 
 
@@ -58,8 +59,9 @@ def run(cfg: MarginalsConfig, inputs: Inputs, out: StageDir, machine: Machine) -
                      machine)
     trees["probe_test"] = [unbinarise(tree) for tree in inputs.sampled_trees("probe_test")]
     metrics: list[Metric] = []
-    for setting, split in SETTINGS.items():
-        metrics += parsing_metrics(setting, trees[split], out.ragged(f"{split}/spans"),
+    for setting in SCORED:
+        split = setting.test.split
+        metrics += parsing_metrics(setting.name, trees[split], out.ragged(f"{split}/spans"),
                                    out.array(f"{split}/attempts"), cfg.seed)
     out.write_metrics([*metrics, *optimum_metrics(grammar, inputs.sentences("validation"), cfg, machine)])
 
@@ -116,19 +118,17 @@ def parsing_metrics(setting: str, trees: Sequence[Tree], spans: Ragged, attempts
         "ceiling": [gold_spans(tree, binary=True) for tree in gold]}
     for row, predicted in predictions.items():
         for convention in CONVENTIONS:
-            f1, suffix = span_f1(gold, predicted, convention), "" if convention == "PB" else f"_{convention}"
-            yield Metric("marginals", row, f"{setting} sentence_f1{suffix}", seed, f1.sentence, f1.n_sentences,
-                         "percent")
-            yield Metric("marginals", row, f"{setting} corpus_f1{suffix}", seed, f1.corpus, len(gold), "percent")
+            for column, (value, n) in cells.f1_columns(span_f1(gold, predicted, convention)).items():
+                yield Metric(*cells.parser_score(row, setting, column), seed, value, n, "percent")
     by_length = span_f1(gold, predictions["IO"], "PB").by_length
     for width in range(2, WIDEST + 1):
         if width in by_length:
-            yield Metric("f1_by_length", f"all IO {setting}", f"width {width}", seed, by_length[width], len(gold),
+            yield Metric(*cells.f1_by_width(cells.every_sentence(setting), width), seed, by_length[width], len(gold),
                          "percent")
     counts = {"sentences": int((attempts > 1).sum()), "after retry": int((attempts > 2).sum()),
               "too long": int((attempts == 0).sum())}
     for column, count in counts.items():
-        yield Metric("marginals", "zero_probability", f"{setting} {column}", seed, count, len(trees), "count")
+        yield Metric(*cells.parser_score("zero_probability", setting, column), seed, count, len(trees), "count")
 
 
 def optimum_metrics(grammar: PCFG, validation: Ragged, cfg: MarginalsConfig, machine: Machine) -> Iterator[Metric]:
@@ -142,4 +142,4 @@ def optimum_metrics(grammar: PCFG, validation: Ragged, cfg: MarginalsConfig, mac
                   for name, masking in NAMED_MASKS.items()}
     for row, predicted in log_probs.items():
         values = list(progress(predicted, total=len(sentences), desc=f"optimum: {row}"))
-        yield Metric("optimum", row, "validation", cfg.seed, perplexity(values), sum(map(len, values)), "perplexity")
+        yield Metric(*cells.optimum(row), cfg.seed, perplexity(values), sum(map(len, values)), "perplexity")

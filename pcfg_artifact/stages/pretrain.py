@@ -13,7 +13,7 @@ import torch
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 from transformers.utils import logging
 
-from pcfg_artifact import storage
+from pcfg_artifact import cells, storage
 from pcfg_artifact.approximation.scores import unigram_probabilities
 from pcfg_artifact.artifacts import Metric, StageDir
 from pcfg_artifact.config import PretrainConfig
@@ -72,14 +72,14 @@ def check_shapes(cfg: PretrainConfig, grammar: PCFG) -> None:
 def curve_metrics(name: str, result: dict[str, Any], cfg: PretrainConfig) -> list[Metric]:
     """Perplexities of Table 3, and the curve: training over the steps since the last point, validation where taken."""
     n = result["n_validation"]
-    metrics = [Metric("table3", name, f"{split}_perplexity", cfg.seed, math.exp(result[f"{split}_loss"]), n,
+    metrics = [Metric(*cells.perplexity(name, split), cfg.seed, math.exp(result[f"{split}_loss"]), n,
                       "perplexity") for split in ("training", "validation")]
     ends = np.unique(np.linspace(0, len(result["losses"]), N_CURVE_POINTS + 1).astype(int))
     for begin, end in pairwise(ends):
         loss = float(np.mean(result["losses"][begin:end]))
-        metrics.append(Metric("loss_curve", name, f"step {end} training", cfg.seed, loss,
+        metrics.append(Metric(*cells.loss_curve(name, int(end), "training"), cfg.seed, loss,
                               int(end - begin) * cfg.batch_size, "nats"))
-    return metrics + [Metric("loss_curve", name, f"step {step} validation", cfg.seed, loss, min(n, cfg.n_curve),
+    return metrics + [Metric(*cells.loss_curve(name, step, "validation"), cfg.seed, loss, min(n, cfg.n_curve),
                              "nats") for step, loss in result["validation"]]
 
 
@@ -109,8 +109,7 @@ def against_optimum(cfg: PretrainConfig, grammar: PCFG, inputs: Inputs, out: Sta
         if masking == Masking(cfg.mask_rate, cfg.corruption):
             losses = np.concatenate([-np.log(rows[np.arange(len(words)), words])
                                      for rows, words in zip(exact, targets, strict=True)])
-            metrics.append(Metric("loss_curve", "exact optimum", "validation", cfg.seed, float(losses.mean()),
-                                  len(losses), "nats"))
+            metrics.append(Metric(*cells.loss_floor(), cfg.seed, float(losses.mean()), len(losses), "nats"))
         for name, model in models.items():
             gaps = {s: Gap.between(said, exact[s], targets[s])
                     for s, said in predictions(model, masked, cfg.batch_tokens)}

@@ -9,13 +9,14 @@ from typing import Any
 
 from pcfg_artifact import storage
 from pcfg_artifact.artifacts import Folder, Manifest, StageDir
+from pcfg_artifact.cells import Roles, find_roles
 from pcfg_artifact.config import VerifyConfig
 from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.machine import Machine
 from pcfg_artifact.records import load_paper, load_record, load_relations, read_run
-from pcfg_artifact.verification import charts, comparison, figures, report, summary, tables
-from pcfg_artifact.verification.cells import find_roles, tabulate
+from pcfg_artifact.verification import comparison, figures, report, sentence_drawings, summary, tables
 from pcfg_artifact.verification.drawing import Drawing
+from pcfg_artifact.verification.measured import Tables, tabulate
 from pcfg_artifact.verification.report import Facts, Page, StageFacts
 
 
@@ -29,6 +30,7 @@ def run(cfg: VerifyConfig, inputs: Inputs, out: StageDir, machine: Machine) -> N
     laid_out = tables.lay_out(measured, paper, judgements, find_roles(measured))
     for table in laid_out:
         out.write_text(f"tables/{table.name}.csv", tables.to_csv(table))
+        out.write_text(f"tables/{table.name}.md", tables.to_markdown(table))
     drawings, undrawn = draw(tabulate(measured), find_roles(measured), folders)
     for drawing in drawings:
         storage.write_bytes(out.path(f"figures/{drawing.name}.png"), drawing.png)
@@ -41,11 +43,11 @@ def run(cfg: VerifyConfig, inputs: Inputs, out: StageDir, machine: Machine) -> N
     out.write_text("report.html", report.render(Page(what, about, judgements, relations, laid_out, drawings, undrawn)))
 
 
-def draw(cells: Any, roles: Any, folders: Mapping[str, Folder]) -> tuple[list[Drawing], list[tuple[str, str]]]:
+def draw(measured: Tables, roles: Roles, folders: Mapping[str, Folder]) -> tuple[list[Drawing], list[tuple[str, str]]]:
     """Every figure whose data are there, and the names of the others with the reason."""
     drawings, undrawn = [], []
     for figure in figures.FIGURES:
-        drawing = figure(cells, roles)
+        drawing = figure(measured, roles)
         if drawing is None:
             undrawn.append((figure.__name__.replace("_", " "), "no stage measured its cells"))
         else:
@@ -59,8 +61,11 @@ def draw(cells: Any, roles: Any, folders: Mapping[str, Folder]) -> tuple[list[Dr
     if construction is None:
         undrawn.append(("example and filling chart", "the stage construct wrote none"))
     else:
-        same = probed is not None and probed.get("words") == construction["words"]
-        drawings += [charts.sentence_charts(construction, probed if same else None), charts.filling(construction)]
+        if probed is not None and probed["words"] != construction["words"]:
+            undrawn.append(("probed tree of the example", "the stages construct and probe show different sentences; "
+                            "run both again with --force"))
+            probed = None
+        drawings += [sentence_drawings.sentence_charts(construction, probed), sentence_drawings.filling(construction)]
     return drawings, undrawn
 
 

@@ -20,7 +20,7 @@ import pandas as pd
 
 from pcfg_artifact import results, storage
 from pcfg_artifact.errors import UsageError
-from pcfg_artifact.verification.cells import format_number
+from pcfg_artifact.verification.measured import format_number
 
 EXAMPLE = "run_all.sh compare runs/smoke runs/other --out differences.csv"
 SHARES = {"percent": 100.0, "fraction": 1.0, "bool": 1.0, "relative_error": 1.0}  # unit -> what its share is of
@@ -52,6 +52,9 @@ def run(args: argparse.Namespace) -> int:
         n_judged = int(results.is_judged(frame["verdict"]).sum())
         print(f"{name}: {folder}, {len(frame):,} numbers, "
               + (f"{n_judged:,} judged" if n_judged else "none judged (run the stage verify for verdicts)"))
+    for name, here, there in (("A", a, b), ("B", b, a)):
+        if alone := [stage for stage in here["stage"].unique() if stage not in set(there["stage"])]:
+            print(f"only {name} has numbers of {', '.join(alone)}")
     print_differences(found, claims, None if args.all else args.n)
     return 1 if found["judged"].any() or len(claims) else 0
 
@@ -97,7 +100,9 @@ def sizes(a: pd.Series, b: pd.Series, unit: pd.Series) -> pd.Series:
 
 
 def compare_claims(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
-    """The claims (frames of results.claims) that either run judges and on which the verdicts differ."""
+    """The claims (frames of results.claims) on which the verdicts of two judged runs differ, if one of them applies."""
+    if a.empty or b.empty:  # a run that was not judged says nothing about claims
+        return a[:0]
     both = a.merge(b, how="outer", on="name", suffixes=("_a", "_b"))
     judged = results.is_judged(both["verdict_a"]) | results.is_judged(both["verdict_b"])
     return both[judged & (both["verdict_a"].fillna("") != both["verdict_b"].fillna(""))].reset_index(drop=True)
@@ -115,7 +120,7 @@ def print_differences(found: pd.DataFrame, claims: pd.DataFrame, limit: int | No
     if len(shared):
         shown = shared[:limit]
         table = pd.DataFrame({
-            "size": [f"{size:.2g}" for size in shown["size"]], "cell": _names(shown),
+            "size": [f"{size:.2g}" for size in shown["size"]], "cell": _aligned(_names(shown)),
             "A": _numbers(shown, "a"), "B": _numbers(shown, "b"), "unit": shown["unit"], "verdicts": _verdicts(shown)})
         print(table.to_string(index=False))
         _print_rest(len(shared) - len(shown))
@@ -141,6 +146,11 @@ def _print_rest(n: int) -> None:
 
 def _names(found: pd.DataFrame) -> list[str]:
     return [" / ".join(cell) for cell in found[results.CELL].itertuples(index=False, name=None)]
+
+
+def _aligned(names: list[str]) -> list[str]:
+    width = max(map(len, names), default=0)
+    return [f"{name:<{width}}" for name in names]
 
 
 def _numbers(found: pd.DataFrame, column: str) -> list[str]:

@@ -18,7 +18,7 @@ from pcfg_artifact.constructions import (
     ApproximateInsideOutside,
     HardAttentionInsideOutside,
     RelativeInsideOutside,
-    sizes,
+    claimed_sizes,
 )
 from pcfg_artifact.constructions.agreement import approximate_errors, entry_errors, linear
 from pcfg_artifact.constructions.filling import example
@@ -28,7 +28,7 @@ from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.machine import single_thread
 from pcfg_artifact.parsing import inside_outside
 from pcfg_artifact.tools.arguments import add_grammar_argument, load_grammar
-from pcfg_artifact.verification.charts import filling
+from pcfg_artifact.verification.sentence_drawings import filling
 
 EXAMPLE = 'run_all.sh construct --grammar my_grammar "the cell divides ." --show-layer 2'
 MODELS = ("3.1", "3.2", "few", "low-rank")
@@ -86,7 +86,7 @@ def report(grammar: PCFG, model: ConstructedTransformer, words: list[str], found
     else:
         engine = inside_outside(grammar, [words], outside="full")[0]
         errors, against = tuple(map(entry_errors, charts, linear(engine))), "Inside-Outside"
-    print("  ".join(f"{name} {value:,}" for name, value in sizes.built(model).items()) + f"  ({model.backend})")
+    print("  ".join(f"{name} {value:,}" for name, value in claimed_sizes.built(model).items()) + f"  ({model.backend})")
     print(f"largest relative error against {against}: inside {errors[0].max():.1e}, outside {errors[1].max():.1e}")
     probability = float(charts[0][0, -1] @ charts[1][0, -1])
     if probability > 0:

@@ -19,15 +19,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pcfg_artifact import artifacts, results, storage
-from pcfg_artifact.artifacts import Folder, Manifest, Ragged
+from pcfg_artifact.artifacts import Folder, Manifest
 from pcfg_artifact.errors import ArtifactError, CorruptArtifact, StageError, UsageError
 from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.grammar.bracketing import Bracketing
 from pcfg_artifact.grammar.sampling import Sampler
+from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.mlm.tokenizer import FIRST_WORD
-from pcfg_artifact.pipeline import progress
+from pcfg_artifact.progress import progress
+from pcfg_artifact.ragged import Ragged
 from pcfg_artifact.seeding import derive_seed
-from pcfg_artifact.stages.inputs import Inputs
 from pcfg_artifact.tools.dataset_card import Facts, card
 from pcfg_artifact.treebank.reading import EMBEDDED, source_hash
 

@@ -15,9 +15,9 @@ from pcfg_artifact import storage
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar import learn_pcfg
 from pcfg_artifact.grammar.rulefile import to_text
+from pcfg_artifact.grammar.sizes import grammar_sizes
 from pcfg_artifact.grammar.spectral import INTERMINAL_STATES, PRETERMINAL_STATES, SMOOTHING, learn_spectral
 from pcfg_artifact.progress import progress
-from pcfg_artifact.stages.grammar import grammar_sizes
 from pcfg_artifact.tools.arguments import add_treebank_arguments, load_treebank
 from pcfg_artifact.treebank.binarise import VARIANTS
 from pcfg_artifact.treebank.splits import split

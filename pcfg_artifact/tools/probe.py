@@ -13,18 +13,24 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+import pandas as pd
 
 from pcfg_artifact import storage
+from pcfg_artifact.cells import ADJACENT_TREES, LAYER, TREES
+from pcfg_artifact.encoders import load_encoder
 from pcfg_artifact.errors import UsageError
+from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.probing.corpus import Corpus, unseen
-from pcfg_artifact.probing.fitting import LinearFit, NetworkFit
+from pcfg_artifact.probing.probes import PROBES, build_probes
 from pcfg_artifact.probing.representations import fitting_sentences
-from pcfg_artifact.probing.tasks import PROBES, Fits, run_task, tree_task
+from pcfg_artifact.probing.tasks import run_task, tree_task
 from pcfg_artifact.progress import progress
-from pcfg_artifact.stages.probed import as_read, load_encoder, store_states, stored_layer
 from pcfg_artifact.tools.arguments import add_treebank_arguments, load_grammar, load_treebank
 from pcfg_artifact.treebank.splits import split
 from pcfg_artifact.treebank.tree import Tree
+from pcfg_artifact.workers.hidden_states import store_states, stored_layer
 
 EXAMPLE = "run_all.sh probe --model runs/smoke/pretrain/models/A4L3 --grammar runs/smoke/grammar/vm --treebank embedded"
 COLUMNS = {"accuracy": "accuracy", "sentence_f1": "PB sentence", "corpus_f1": "PB corpus",
@@ -35,8 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", required=True, type=Path, metavar="DIR", help="a Hugging Face encoder folder")
     add_treebank_arguments(parser, required=True)
     parser.add_argument("--grammar", type=Path, metavar="DIR", help="read words as this grammar does")
-    parser.add_argument("--probe", choices=PROBES, default=PROBES[0], help="the probe (linear)")
-    parser.add_argument("--input", choices=("EOS", "ADJ"), default="EOS", help="what the probe reads (EOS)")
+    parser.add_argument("--probe", choices=tuple(PROBES), default="linear", help="the probe (linear)")
+    parser.add_argument("--input", choices=(TREES, ADJACENT_TREES), default=TREES, help="what the probe reads (EOS)")
     parser.add_argument("--pooling", choices=("first", "last", "mean"), default="first",
                         help="the piece that stands for a word of several (first)")
     parser.add_argument("--train", type=int, default=2000, metavar="N", help="training sentences (2000)")
@@ -55,8 +61,9 @@ def run(args: argparse.Namespace) -> int:
     model, tokenizer = load_encoder(args.model)
     parts = split(load_treebank(args))
     corpora = {}
+    grammar = None if args.grammar is None else load_grammar(args.grammar)
     for name, trees, n in (("train", parts.train, args.train), ("test", parts.test, args.test)):
-        corpora[name] = read_corpus(model, tokenizer, trees, n, args.grammar)
+        corpora[name] = read_corpus(model, tokenizer, trees[:n], grammar)
     kept = unseen(corpora["test"].sentences, corpora["train"].sentences)
     n_seen, corpora["test"] = len(corpora["test"]) - len(kept), corpora["test"].subset(kept)
     if not (len(corpora["train"]) and len(corpora["test"])):
@@ -67,36 +74,34 @@ def run(args: argparse.Namespace) -> int:
     rows = probe_layers(args, model, tokenizer, corpora)
     print_table(rows)
     if args.csv:
-        lines = [["layer", *COLUMNS], *([layer, *scores] for layer, scores in enumerate(rows))]
-        storage.write_text(args.csv, "".join(",".join(map(str, line)) + "\n" for line in lines))
+        frame = pd.DataFrame(rows, columns=list(COLUMNS)).rename_axis("layer")
+        storage.write_text(args.csv, frame.to_csv(lineterminator="\n"))
     if args.plot:
         plot(rows, args)
     return 0
 
 
-def read_corpus(model, tokenizer, trees: Sequence[Tree], n: int, grammar_folder: Path | None) -> Corpus:
-    """The first n trees whose sentence the model can read whole."""
-    grammar = None if grammar_folder is None else load_grammar(grammar_folder)
-    trees = list(trees[:n])
-    sentences = [tree.words() if grammar is None else as_read(grammar, tree.words()) for tree in trees]
+def read_corpus(model: Any, tokenizer: Any, trees: Sequence[Tree], grammar: PCFG | None) -> Corpus:
+    """The trees whose sentence the model can read whole; with a grammar, words as it reads them."""
+    sentences = [tree.words() if grammar is None else grammar.as_read(tree.words()) for tree in trees]
     corpus = Corpus(sentences, trees, [None] * len(trees), [()] * len(trees))
     return corpus.subset(fitting_sentences(model, tokenizer, sentences))
 
 
-def probe_layers(args: argparse.Namespace, model, tokenizer, corpora: dict[str, Corpus]) -> list[list[float]]:
+def probe_layers(args: argparse.Namespace, model: Any, tokenizer: Any, corpora: dict[str, Corpus]) -> list[list[float]]:
     """The columns of the table for every layer."""
     milestones = tuple(args.epochs * k // 4 for k in (1, 2, 3))
-    network = NetworkFit(epochs=args.epochs, milestones=milestones, batch_size=512)
-    fits = Fits(LinearFit(), network, (args.seed,), args.device)
+    options = {"epochs": args.epochs, "milestones": milestones, "batch_size": 512}  # of those probes that have them
+    probe = build_probes([args.probe], options)[args.probe]
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         store_states(model, tokenizer, corpora, Path(folder), precision="float32", max_tokens=8192, device=args.device,
                      progress=progress, pooling=args.pooling)
-        n_layers = len(list((Path(folder) / "train").glob("L*.npy")))
-        for layer in progress(range(n_layers), desc="layers"):
+        for layer in progress(range(model.config.num_hidden_layers + 1), desc="layers"):
             layers = stored_layer(corpora, Path(folder), layer)
-            outcome = run_task(tree_task(args.input), args.probe, layers["train"], {"test": layers["test"]}, fits)
-            found = {score.metric: score.value for score in outcome.scores}
+            result = run_task(tree_task(args.input), probe, layers["train"], {"test": layers["test"]}, (args.seed,),
+                              device=args.device)
+            found = {score.metric: score.value for score in result.scores}
             rows.append([found[metric] for metric in COLUMNS])
     return rows
 
@@ -104,9 +109,9 @@ def probe_layers(args: argparse.Namespace, model, tokenizer, corpora: dict[str, 
 def print_table(rows: list[list[float]]) -> None:
     print("layer" + "".join(f"{title:>14}" for title in COLUMNS.values()))
     for layer, (correct, *f1) in enumerate(rows):
-        print(f"L{layer:<4}{correct:>14.3f}" + "".join(f"{value:>14.2f}" for value in f1))
+        print(f"{LAYER(layer):<5}{correct:>14.3f}" + "".join(f"{value:>14.2f}" for value in f1))
     best = max(range(len(rows)), key=lambda layer: rows[layer][1])
-    print(f"best layer L{best}: {rows[best][1]:.2f} sentence F1, {rows[best][1] - rows[0][1]:+.2f} over layer 0")
+    print(f"best layer {LAYER(best)}: {rows[best][1]:.2f} sentence F1, {rows[best][1] - rows[0][1]:+.2f} over layer 0")
 
 
 def plot(rows: list[list[float]], args: argparse.Namespace) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from pcfg_artifact import config, freshness, pipeline
 from pcfg_artifact.artifacts import Folder, Manifest
+from pcfg_artifact.cells import find_roles
 from pcfg_artifact.machine import available_cores
 from pcfg_artifact.records import (
     EXPECTED,
@@ -24,8 +25,8 @@ from pcfg_artifact.records import (
     write_record,
 )
 from pcfg_artifact.treebank.reading import source_hash
-from pcfg_artifact.verification.cells import Value, find_roles, tabulate
 from pcfg_artifact.verification.expectations import MINIMUM_SEEDS, Outcome, Record, add_seed, refuse_other, summarise
+from pcfg_artifact.verification.measured import Value, tabulate
 from pcfg_artifact.verification.relations import FAILS, HOLDS, Relation, evaluate
 
 EXAMPLE = "run_all.sh record --profile smoke"

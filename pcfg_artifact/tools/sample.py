@@ -16,9 +16,8 @@ from pcfg_artifact import artifacts, storage
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.sampling import Sampler
 from pcfg_artifact.machine import available_cores
-from pcfg_artifact.progress import progress
-from pcfg_artifact.stages.sample import BLOCK, write_shard
 from pcfg_artifact.tools.arguments import add_grammar_argument, load_grammar
+from pcfg_artifact.workers.shards import BLOCK, write_shard
 
 EXAMPLE = "run_all.sh sample --grammar my_grammar -n 5 --trees"
 
@@ -71,7 +70,7 @@ def _write(sampler: Sampler, args: argparse.Namespace) -> None:
             name = f"shard-{shard:05d}"
             if not folder.has(f"{name}/drawn.json"):
                 drawn = write_shard(folder.path(name), sampler, first, min(args.shard_size, args.n - first),
-                                    with_rules=args.trees, progress=progress,
+                                    with_rules=args.trees,
                                     n_workers=args.workers or available_cores())
                 folder.write_json(f"{name}/drawn", drawn.as_json())
             n_rejected += folder.json(f"{name}/drawn")["n_rejected"]

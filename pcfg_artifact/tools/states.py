@@ -11,7 +11,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from pcfg_artifact import artifacts, storage
+from pcfg_artifact import artifacts, cells, storage
 from pcfg_artifact.artifacts import Metric
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar import learn_pcfg
@@ -25,7 +25,7 @@ from pcfg_artifact.tools.arguments import add_treebank_arguments, load_treebank
 from pcfg_artifact.treebank.binarise import VARIANTS
 from pcfg_artifact.treebank.splits import split
 from pcfg_artifact.treebank.tree import Tree
-from pcfg_artifact.verification.states import CURVES, TABLE, f1_by_states
+from pcfg_artifact.verification.state_curves import CURVES, f1_by_states
 
 EXAMPLE = "run_all.sh states --treebank craft_penn.zip --states 1 2 4 8 16 --out states"
 
@@ -55,16 +55,16 @@ def run(args: argparse.Namespace) -> int:
     sentences = [tree.words() for tree in parts.test]
     read = with_retries(pcfg, sentences, lambda chart, words, n: (parse_of(chart, n).spans, Survivors.of(chart, words)))
     plain, survivors = zip(*progress(read, total=len(sentences), desc="PCFG"), strict=True)
-    metrics = list(f1_metrics("PCFG", parts.test, plain))
+    metrics = list(f1_metrics(cells.PLAIN_GRAMMAR, parts.test, plain))
     print(table_row("", [*CURVES.values(), "not positive"]))
     print(table_row("PCFG", [metric.value for metric in metrics]))
     for m in sorted(set(args.states)):
         grammar = latent_pcfg(vectors.truncated(pcfg, m, m), pcfg, args.smoothing, progress)
         latent = list(progress(latent_charts(grammar, survivors), total=len(sentences), desc=f"{m} states"))
-        rows = list(f1_metrics(f"m={m}", parts.test, [parse_of(chart, 1).spans for chart in latent]))
+        rows = list(f1_metrics(cells.STATES(m), parts.test, [parse_of(chart, 1).spans for chart in latent]))
         n_negative = sum(chart.is_negative for chart in latent)
-        rows.append(Metric(TABLE, f"m={m}", "not_positive", 0, n_negative, len(latent), "count"))
-        print(table_row(f"m={m}", [metric.value for metric in rows]), flush=True)
+        rows.append(Metric(*cells.f1_of_states(cells.STATES(m), "not_positive"), 0, n_negative, len(latent), "count"))
+        print(table_row(cells.STATES(m), [metric.value for metric in rows]), flush=True)
         metrics += rows
     artifacts.write_metrics(args.out / artifacts.METRICS, metrics)
     storage.write_bytes(args.out / "f1_by_states.png", f1_by_states(metrics).png)
@@ -73,10 +73,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def f1_metrics(row: str, trees: Sequence[Tree], predicted: Sequence[list[Span]]) -> Iterator[Metric]:
-    for convention, suffix in (("PB", ""), ("KIM", "_KIM")):
-        f1 = span_f1(trees, predicted, convention)
-        yield Metric(TABLE, row, f"sentence_f1{suffix}", 0, f1.sentence, f1.n_sentences, "percent")
-        yield Metric(TABLE, row, f"corpus_f1{suffix}", 0, f1.corpus, len(trees), "percent")
+    for convention in ("PB", "KIM"):
+        for column, (value, n) in cells.f1_columns(span_f1(trees, predicted, convention)).items():
+            yield Metric(*cells.f1_of_states(row, column), 0, value, n, "percent")
 
 
 def table_row(name: str, values: Sequence[float | str]) -> str:

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pcfg_artifact.verification.cells import Cell, Measured, find_roles, format_number, tabulate
+from pcfg_artifact.cells import Cell, find_roles, treebank_count
 from pcfg_artifact.verification.expectations import MINIMUM_SEEDS, Expected, Record
+from pcfg_artifact.verification.measured import Measured, format_number, tabulate
 from pcfg_artifact.verification.relations import FAILS, HOLDS, INAPPLICABLE, MISSING, Relation, evaluate
 
 # Sections 02-21 and 22 of the Penn Treebank: the only trees whose numbers the paper prints.
@@ -151,7 +152,7 @@ def _against_record(expected: Expected, verdict: Verdict, record: Record | None)
 def paper_applies(run: Run, measured: Measured) -> str | None:
     if run.profile != "paper":
         return f"the paper's numbers are of the paper's scale, this is the profile {run.profile}"
-    counts = tuple(measured[cell].number if (cell := Cell("treebank", part, "trees")) in measured else None
+    counts = tuple(measured[cell].number if (cell := treebank_count(part)) in measured else None
                    for part in ("train", "test"))
     if counts != PAPER_TREES:
         return (f"the paper's numbers are of {PAPER_TREES[0]:,} training and {PAPER_TREES[1]:,} test trees of the "

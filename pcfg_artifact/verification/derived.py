@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from pcfg_artifact.verification.cells import Cell, Measured, Roles, Value
+from pcfg_artifact import cells
+from pcfg_artifact.cells import CORPUS_F1, LAYER, SENTENCE_F1, TREEBANK, TREES, Cell, Roles
+from pcfg_artifact.verification.measured import Measured, Value
 
 # row of `percentages` -> the table that holds it
-APPROXIMATIONS = {"I=40,P=45": "table1", "I=20,P=45": "table1", "I=10,P=45": "table1", "k=15,I=20,P=45": "table2"}
-PROBES = ("linear", "2-layer")
+APPROXIMATIONS = {**{cells.few_symbols(n, 45): "table1" for n in (40, 20, 10)}, cells.low_rank(15, 20, 45): "table2"}
+# column that is compared -> (column of `percentages`, sign of a cost)
+COSTS = {"perplexity": ("perplexity_increase", 1), SENTENCE_F1: ("sentence_f1_drop", -1),
+         CORPUS_F1: ("corpus_f1_drop", -1)}
 
 
 def derive(measured: Measured, roles: Roles) -> dict[Cell, Value]:
@@ -18,12 +22,12 @@ def percentages(measured: Measured) -> dict[Cell, Value]:
     """What each approximation costs against the exact algorithm, in percent of the exact value."""
     found = {}
     for row, table in APPROXIMATIONS.items():
-        for metric, name, sign in (("perplexity", "perplexity_increase", 1), ("sentence_f1", "sentence_f1_drop", -1),
-                                   ("corpus_f1", "corpus_f1_drop", -1)):
-            exact, approximate = (measured.get(Cell(t, r, metric)) for t, r in (("table1", "exact"), (table, row)))
+        for column, (name, sign) in COSTS.items():
+            exact = measured.get(Cell("table1", cells.EXACT, column))
+            approximate = measured.get(Cell(table, row, column))
             if exact is not None and approximate is not None and exact.number:
                 change = 100 * sign * (approximate.number / exact.number - 1)
-                found[Cell("percentages", row, name)] = Value(change, "percent")
+                found[cells.percentage(row, name)] = Value(change, "percent")
     return found
 
 
@@ -33,26 +37,36 @@ def sensitivity(measured: Measured, roles: Roles) -> dict[Cell, Value]:
     Parsing: sentence F1 of the best layer less layer 0; selectivity of accuracy at its best layer.  Marginals, per
     span length: Pearson correlation of the last layer less layer 0; selectivity at the last layer.  Treebank text.
     """
-    base = roles.base
-    if base is None:
+    if roles.base is None:
         return {}
+    found: dict[Cell, Value] = {}
+    for probe in cells.probes_in(measured):
+        found |= parsing_sensitivity(measured, roles.base, probe)
+        found |= marginal_sensitivity(measured, roles.base, roles.layers(roles.base), probe)
+    return found
+
+
+def parsing_sensitivity(measured: Measured, base: str, probe: str) -> dict[Cell, Value]:
     found = {}
-    for probe in PROBES:
-        layers = _row(measured, "figure_layers", f"{base} {probe} PTB EOS sentence_f1")
-        selectivity = _row(measured, "table6", f"{probe} selectivity")
-        if "L0" in layers and len(layers) > 1:
-            gain = max(layers.values()) - layers["L0"]
-            found[Cell("sensitivity", f"{probe} parsing", "sensitivity")] = Value(gain, "percent")
-        if selectivity:
-            found[Cell("sensitivity", f"{probe} parsing", "selectivity")] = Value(max(selectivity.values()), "fraction")
-        first = _row(measured, "figure_marginals", f"{base} {probe} PTB L0 pearson")
-        last = _row(measured, "figure_marginals", f"{base} {probe} PTB L{roles.layers(base)} pearson")
-        selectivity = _row(measured, "table8", f"{probe} selectivity")
-        for length in selectivity:
-            row = f"{probe} marginals {length}"
-            if length in first and length in last:
-                found[Cell("sensitivity", row, "sensitivity")] = Value(last[length] - first[length], "fraction")
-            found[Cell("sensitivity", row, "selectivity")] = Value(selectivity[length], "fraction")
+    layers = _row(measured, "figure_layers", cells.layer_row(base, probe, TREEBANK.name, TREES, SENTENCE_F1))
+    if LAYER(0) in layers and len(layers) > 1:
+        gain = max(layers.values()) - layers[LAYER(0)]
+        found[cells.parsing_sensitivity(probe, "sensitivity")] = Value(gain, "percent")
+    selectivity = _row(measured, "table6", cells.control_row(probe, cells.SELECTIVITY))
+    if selectivity:
+        found[cells.parsing_sensitivity(probe, "selectivity")] = Value(max(selectivity.values()), "fraction")
+    return found
+
+
+def marginal_sensitivity(measured: Measured, base: str, last_layer: int, probe: str) -> dict[Cell, Value]:
+    found = {}
+    first, last = (_row(measured, "figure_marginals", cells.marginal_row(base, probe, TREEBANK.name, layer, "pearson"))
+                   for layer in (0, last_layer))
+    for length, selectivity in _row(measured, "table8", cells.control_row(probe, cells.SELECTIVITY)).items():
+        if length in first and length in last:
+            gain = last[length] - first[length]
+            found[cells.marginal_sensitivity(probe, length, "sensitivity")] = Value(gain, "fraction")
+        found[cells.marginal_sensitivity(probe, length, "selectivity")] = Value(selectivity, "fraction")
     return found
 
 

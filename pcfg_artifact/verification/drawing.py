@@ -20,7 +20,7 @@ COLOURS = {
 SERIES = ("c1", "c2", "c3", "c4", "c5", "c6")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 
-STYLE = {
+STYLE: dict[Any, Any] = {
     "svg.fonttype": "none", "font.family": "sans-serif", "font.size": 9, "axes.titlesize": 9.5,
     "axes.titleweight": "bold", "axes.titlelocation": "left", "axes.spines.top": False, "axes.spines.right": False,
     "axes.edgecolor": COLOURS["muted"], "axes.labelcolor": COLOURS["ink"], "axes.titlecolor": COLOURS["ink"],

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from pcfg_artifact.cells import Cell
 from pcfg_artifact.errors import CorruptArtifact, StageError
-from pcfg_artifact.verification.cells import Cell, Measured
+from pcfg_artifact.verification.measured import Measured
 
 MINIMUM_SEEDS = 3
 

@@ -7,18 +7,37 @@ from typing import Any
 
 import numpy as np
 
-from pcfg_artifact.verification.cells import Roles, Tables, Value, natural
+from pcfg_artifact import cells
+from pcfg_artifact.cells import (
+    LAYER,
+    OUT_OF_DISTRIBUTION,
+    RANK,
+    SAMPLED,
+    SENTENCE_F1,
+    SPAN_LENGTH,
+    SPAN_WIDTH,
+    TREEBANK,
+    Cell,
+    Indexed,
+    Roles,
+    natural,
+)
 from pcfg_artifact.verification.drawing import MARKERS, SERIES, Drawing, colour, finish, new_figure, styled
+from pcfg_artifact.verification.measured import Tables, Value
 
-SETTINGS = ("PCFG", "PTB", "OOD")
-PROBES = ("linear", "2-layer")
+SETTINGS = (SAMPLED, TREEBANK, OUT_OF_DISTRIBUTION)  # in the paper's order
+TEXTS = {SAMPLED: "sampled text", TREEBANK: "treebank text"}
 LENGTH = "span length"
 
 
-def _numbers(row: Mapping[str, Value], prefix: str) -> tuple[list[int], list[float]]:
+def _points(row: Mapping[str, Value], names: Indexed) -> tuple[list[int], list[float]]:
     """Columns such as L0, L1, … or l=2, l=3, … as x, and their values as y."""
-    columns = sorted((c for c in row if c.startswith(prefix) and c[len(prefix):].isdigit()), key=natural)
-    return [int(c[len(prefix):]) for c in columns], [row[c].number for c in columns]
+    found = sorted((x, value.number) for column, value in row.items() if (x := names.index(column)) is not None)
+    return [x for x, _ in found], [y for _, y in found]
+
+
+def _probes(tables: Tables) -> tuple[str, ...]:
+    return cells.probes_in(Cell("table4", row, "") for row in tables.get("table4", {}))
 
 
 def _line(axis: Any, x: list[int], y: list[float], index: int, label: str, **options: Any) -> None:
@@ -31,12 +50,12 @@ def frequency(tables: Tables, roles: Roles) -> Drawing | None:
     rows = tables.get("figure_frequency", {})
     figure, [[axis]] = new_figure(6.4, 2.9)
     drawn = False
-    for index, (kind, label) in enumerate((("interminal ", "in-terminals"), ("preterminal ", "pre-terminals"))):
-        names = sorted((r for r in rows if r.startswith(kind) and "vm" in rows[r]), key=natural)
-        if names:
+    for index, (kind, label) in enumerate((("interminal", "in-terminals"), ("preterminal", "pre-terminals"))):
+        shares = {row: columns[cells.MAIN_VARIANT] for row, columns in rows.items() if cells.MAIN_VARIANT in columns}
+        ranks, values = _points(shares, RANK[kind])
+        if ranks:
             drawn = True
-            axis.plot(range(1, len(names) + 1), [rows[n]["vm"].number for n in names],
-                      color=colour(SERIES[index]), label=f"{label} ({len(names)})")
+            axis.plot(ranks, values, color=colour(SERIES[index]), label=f"{label} ({len(ranks)})")
     if not drawn:
         return None
     axis.set(xscale="log", yscale="log", xlabel="rank", ylabel="share of nodes")
@@ -55,14 +74,14 @@ def loss_curves(tables: Tables, roles: Roles) -> Drawing | None:
     figure, [axes] = new_figure(7.2, 3.0, 1, 2, sharey=True)
     for axis, part in zip(axes, ("training", "validation"), strict=True):
         for index, model in enumerate(models):
-            points = sorted((int(c.split()[1]), v.number) for c, v in rows[model].items() if c.endswith(f" {part}"))
+            points = sorted((step, value.number) for column, value in rows[model].items()
+                            if (step := cells.curve_step(column, part)) is not None)
             if points:
                 axis.plot(*zip(*points, strict=True), color=colour(SERIES[index % len(SERIES)]), label=model)
         axis.set(title=part, xlabel="step", ylabel="loss (nats per masked word)" if part == "training" else "")
-    optimum = rows.get("exact optimum", {})
-    if "validation" in optimum:
-        axes[1].axhline(optimum["validation"].number, color=colour("ink"), linestyle="--", linewidth=1.2,
-                        label="exact optimum")
+    floor = cells.loss_floor()
+    if optimum := rows.get(floor.row, {}).get(floor.column):
+        axes[1].axhline(optimum.number, color=colour("ink"), linestyle="--", linewidth=1.2, label="exact optimum")
     axes[1].legend()
     return finish(figure, "loss_curves", "Loss curves, with the exact optimum as floor",
                   "Masked-word loss while pre-training, under the profile's own masks. The dashed line is what the "
@@ -73,15 +92,16 @@ def loss_curves(tables: Tables, roles: Roles) -> Drawing | None:
 @styled
 def optimum_gap(tables: Tables, roles: Roles) -> Drawing | None:
     rows = tables.get("optimum_gap", {})
-    models = [m for m in roles.models if any(r.startswith(f"{m} ") for r in rows)]
+    models = [m for m in roles.models if any(cells.has_model(row, m) for row in rows)]
     if not models:
         return None
     kinds = {"entropy": "entropy of the exact answer (nats)", "depth": "depth of the word in its tree"}
     figure, [axes] = new_figure(7.2, 3.0, 1, len(kinds), sharey=True)
     for axis, (kind, label) in zip(axes, kinds.items(), strict=True):
-        groups = sorted({r.split(f" {kind} ", 1)[1] for r in rows if f" {kind} " in r}, key=natural)
+        groups = cells.gap_labels(rows, kind)
         for index, model in enumerate(models):
-            found = [rows.get(f"{model} {kind} {group}", {}).get("kl") for group in groups]
+            wanted = [cells.optimum_gap(model, cells.gap_group(kind, group), "kl") for group in groups]
+            found = [rows.get(cell.row, {}).get(cell.column) for cell in wanted]
             axis.plot(groups, [np.nan if cell is None else cell.number for cell in found], label=model,
                       color=colour(SERIES[index % len(SERIES)]), marker=MARKERS[index % len(MARKERS)])
         axis.set(xlabel=label, ylabel="KL(exact || model) in nats" if kind == "entropy" else "", ylim=(0, None))
@@ -96,14 +116,13 @@ def f1_by_layer(tables: Tables, roles: Roles) -> Drawing | None:
     rows = tables.get("figure_layers", {})
     figure, [axes] = new_figure(7.2, 3.0, 1, 2, sharey=True)
     drawn = False
-    for axis, setting in zip(axes, ("PCFG", "PTB"), strict=True):
+    for axis, (setting, text) in zip(axes, TEXTS.items(), strict=True):
         for index, model in enumerate(roles.models):
-            row = rows.get(f"{model} linear {setting} EOS sentence_f1")
+            row = rows.get(cells.layer_row(model, cells.TREE_PROBE, setting.name, cells.TREES, SENTENCE_F1))
             if row:
                 drawn = True
-                _line(axis, *_numbers(row, "L"), index, model)
-        axis.set(title={"PCFG": "sampled text", "PTB": "treebank text"}[setting], xlabel="layer",
-                 ylabel="sentence F1" if setting == "PCFG" else "")
+                _line(axis, *_points(row, LAYER), index, model)
+        axis.set(title=text, xlabel="layer", ylabel="sentence F1" if setting == SAMPLED else "")
         axis.xaxis.get_major_locator().set_params(integer=True)
     if not drawn:
         return None
@@ -115,16 +134,18 @@ def f1_by_layer(tables: Tables, roles: Roles) -> Drawing | None:
 @styled
 def probe_comparison(tables: Tables, roles: Roles) -> Drawing | None:
     rows = tables.get("figure_layers", {})
+    if not rows or roles.base is None:
+        return None
     figure, [axes] = new_figure(7.2, 2.8, 1, 2, sharey=True)
     drawn = False
-    for axis, given in zip(axes, ("EOS", "ADJ"), strict=True):
-        for index, probe in enumerate(PROBES):
+    for axis, task in zip(axes, (cells.TREES, cells.ADJACENT_TREES), strict=True):
+        for index, probe in enumerate(_probes(tables)):
             for position, setting in enumerate(SETTINGS):
-                row = rows.get(f"{roles.base} {probe} {setting} {given} sentence_f1")
-                if not row or "L0" not in row:
+                row = rows.get(cells.layer_row(roles.base, probe, setting.name, task, SENTENCE_F1))
+                if not row or LAYER(0) not in row:
                     continue
                 drawn = True
-                _, y = _numbers(row, "L")
+                _, y = _points(row, LAYER)
                 place = position + 0.24 * (index - 0.5)
                 axis.plot([place, place], [y[0], max(y)], color=colour(SERIES[index]), linewidth=2.4, alpha=0.45)
                 axis.plot(place, y[0], marker="o", markersize=6, markerfacecolor=colour("paper"),
@@ -132,8 +153,10 @@ def probe_comparison(tables: Tables, roles: Roles) -> Drawing | None:
                           label=f"{probe}, layer 0" if position == 0 else None)
                 axis.plot(place, max(y), marker="o", markersize=6, color=colour(SERIES[index]), linestyle="none",
                           label=f"{probe}, best layer" if position == 0 else None)
-        axis.set(title={"EOS": "word and EOS", "ADJ": "three adjacent words"}[given], xticks=range(3),
-                 xticklabels=SETTINGS, ylabel="sentence F1" if given == "EOS" else "", xlim=(-0.5, 2.5))
+        is_first = task == cells.TREES
+        axis.set(title="word and EOS" if is_first else "three adjacent words", xticks=range(3),
+                 xticklabels=[setting.name for setting in SETTINGS], ylabel="sentence F1" if is_first else "",
+                 xlim=(-0.5, 2.5))
         axis.grid(axis="x", visible=False)
     if not drawn:
         return None
@@ -150,17 +173,17 @@ def marginals(tables: Tables, roles: Roles) -> Drawing | None:
         return None
     last = roles.layers(roles.base)
     figure, [axes] = new_figure(7.2, 3.4, 1, 2, sharey=True)
-    for index, probe in enumerate(PROBES):
+    for index, probe in enumerate(_probes(tables)):
         for layer, style in ((last, "-"), (0, ":")):
-            row = rows.get(f"{roles.base} {probe} PTB L{layer} pearson")
+            row = rows.get(cells.marginal_row(roles.base, probe, TREEBANK.name, layer, "pearson"))
             if row:
-                _line(axes[0], *_numbers(row, "l="), index, f"{probe}, layer {layer}", linestyle=style)
+                _line(axes[0], *_points(row, SPAN_LENGTH), index, f"{probe}, layer {layer}", linestyle=style)
     for index, setting in enumerate(SETTINGS):
-        row = rows.get(f"{roles.base} 2-layer {setting} L{last} pearson")
+        row = rows.get(cells.marginal_row(roles.base, cells.MARGINAL_PROBE, setting.name, last, "pearson"))
         if row:
-            _line(axes[1], *_numbers(row, "l="), index, setting)
+            _line(axes[1], *_points(row, SPAN_LENGTH), index, setting.name)
     axes[0].set(title="probes, treebank text", xlabel=LENGTH, ylabel="Pearson correlation")
-    axes[1].set(title="settings, 2-layer probe, last layer", xlabel=LENGTH)
+    axes[1].set(title=f"settings, {cells.MARGINAL_PROBE} probe, last layer", xlabel=LENGTH)
     for axis in axes:
         axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncol=2)
     return finish(figure, "marginals", "Span marginals recovered from the representations",
@@ -189,23 +212,22 @@ def scatter(points: Mapping[str, Any]) -> Drawing:
 @styled
 def attention(tables: Tables, roles: Roles) -> Drawing | None:
     rows = tables.get("figure_attention", {})
-    models = [m for m in roles.models if any(r.startswith(f"{m} ") for r in rows)]
-    if not models:
+    models = [m for m in roles.models if any(cells.has_model(row, m) for row in rows)]
+    if not models or roles.base is None:
         return None
     # As in the paper: the models that share the base's number of heads and have more than one layer.
-    heads = roles.base.split("L")[0]
-    shown = [m for m in models if m.split("L")[0] == heads and roles.layers(m) > 1] or models
+    shown = [m for m in models if roles.heads(m) == roles.heads(roles.base) and roles.layers(m) > 1] or models
     figure, axes = new_figure(7.2, 2.3 * len(shown), len(shown), 2, sharey="row", sharex="row")
     for line, model in zip(axes, reversed(shown), strict=True):
-        for axis, setting in zip(line, ("PCFG", "PTB"), strict=True):
+        for axis, (setting, text) in zip(line, TEXTS.items(), strict=True):
             for layer in range(1, roles.layers(model) + 1):
-                row = rows.get(f"{model} {setting} L{layer}", {})
+                row = rows.get(cells.attention_row(model, setting.name, layer), {})
                 distances = [row[c].number for c in sorted(row, key=natural)]
                 offsets = np.linspace(-0.3, 0.3, len(distances)) if len(distances) > 1 else [0.0]
                 axis.plot(layer + np.asarray(offsets), distances, linestyle="none", marker="o", markersize=3,
-                          color=colour("c1" if setting == "PCFG" else "c2"))
-            axis.set(title=f"{model}, {'sampled' if setting == 'PCFG' else 'treebank'} text",
-                     xlabel="layer" if model == shown[0] else "", ylabel="distance" if setting == "PCFG" else "")
+                          color=colour("c1" if setting == SAMPLED else "c2"))
+            axis.set(title=f"{model}, {text}", xlabel="layer" if model == shown[0] else "",
+                     ylabel="distance" if setting == SAMPLED else "")
             axis.xaxis.get_major_locator().set_params(integer=True)
     return finish(figure, "attention", "Average attended distance of every head",
                   "One dot a head, sorted within its layer; distance in words.")
@@ -214,12 +236,16 @@ def attention(tables: Tables, roles: Roles) -> Drawing | None:
 @styled
 def f1_by_width(tables: Tables, roles: Roles) -> Drawing | None:
     rows = tables.get("f1_by_length", {})
-    names = [n for n in ("IO PTB", *(f"{roles.base} {probe} PTB" for probe in PROBES)) if n in rows]
-    if not names:
+    labels = {cells.exact_row(TREEBANK.name): "Inside-Outside"}
+    if roles.base is not None:
+        labels |= {cells.fit_row(roles.base, probe, TREEBANK.name): f"{roles.base} {probe}"
+                   for probe in _probes(tables)}
+    shown = {row: label for row, label in labels.items() if row in rows}
+    if not shown:
         return None
     figure, [[axis]] = new_figure(6.4, 2.8)
-    for index, name in enumerate(names):
-        _line(axis, *_numbers(rows[name], "width "), index, name.removesuffix(" PTB").replace("IO", "Inside-Outside"))
+    for index, (row, label) in enumerate(shown.items()):
+        _line(axis, *_points(rows[row], SPAN_WIDTH), index, label)
     axis.set(xlabel="span width (words)", ylabel="F1")
     axis.xaxis.get_major_locator().set_params(integer=True)
     axis.legend()

@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pcfg_artifact.cells import LAYER, Cell, Roles, natural
 from pcfg_artifact.errors import ConfigError
-from pcfg_artifact.verification.cells import Cell, Roles, Tables, format_number, natural
+from pcfg_artifact.verification.measured import Tables, format_number
 
 HOLDS, FAILS, MISSING, INAPPLICABLE = "holds", "fails", "missing", "inapplicable"
 SCALES = ("any", "paper")
@@ -177,7 +178,7 @@ def _role_list(role: str, roles: Roles) -> tuple[str, ...]:
     if not roles.models:
         raise _Missing("no model was measured")
     if role == "layers":
-        return tuple(f"L{layer}" for layer in range(roles.layers(roles.base) + 1))
+        return tuple(LAYER(layer) for layer in range(roles.layers(roles.base) + 1))
     found = getattr(roles, role, None) if role in ("models", "small", "others") else None
     if found is None:
         raise ConfigError(f"relations.yaml: {role!r} is neither a variable nor a role; see the head of the file")

@@ -9,9 +9,9 @@ from importlib import resources
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from pcfg_artifact.verification.cells import Value, format_number
 from pcfg_artifact.verification.comparison import FAILING, Judgement, Run, Verdict, passed
 from pcfg_artifact.verification.drawing import Drawing
+from pcfg_artifact.verification.measured import Value, format_number
 from pcfg_artifact.verification.relations import Relation
 from pcfg_artifact.verification.summary import ORDER, counts
 from pcfg_artifact.verification.tables import Entry, Table

@@ -2,43 +2,19 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import re
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from pcfg_artifact.verification.cells import Cell, Measured, Roles, Value, format_number, natural
+import pandas as pd
+
+from pcfg_artifact import cells
+from pcfg_artifact.cells import Cell, Roles, natural, rename_models
+from pcfg_artifact.owners import OWNERS
 from pcfg_artifact.verification.comparison import FAILING, Judgement, Verdict
 from pcfg_artifact.verification.expectations import Expected
+from pcfg_artifact.verification.measured import Measured, Value, format_number
 
-TITLES = {
-    "table1": "Table 1. Few non-terminals: F1 and masked-word perplexity",
-    "table2": "Table 2. Low rank: F1 and masked-word perplexity",
-    "table3": "Table 3. Perplexity of the pre-trained models",
-    "table4": "Table 4. Parsing by probes, best layer",
-    "table5": "Table 5. Marginals: Pearson correlation by span length",
-    "table6": "Table 6. Control task of the parsing probe, accuracy by layer",
-    "table7": "Table 7. Marginals: Spearman and Pearson correlation",
-    "table8": "Table 8. Control task of the marginal probe, by span length",
-    "table1_novm": "Table 1 with the coarser grammar (no parent annotation)",
-    "table2_novm": "Table 2 with the coarser grammar (no parent annotation)",
-    "ablation": "Ablations of the approximations",
-    "ablation_novm": "Ablations with the coarser grammar",
-    "merged": "Merged symbols instead of dropped ones, exact inference",
-    "merged_novm": "Merged symbols with the coarser grammar",
-    "percentages": "What the approximations cost, in percent",
-    "sensitivity": "Sensitivity and selectivity of the probes",
-    "sizes": "Sizes of the constructed transformers",
-    "agreement": "Constructed transformers against Inside-Outside, largest relative error",
-    "marginals": "Parsing by Inside-Outside and by the trivial baselines",
-    "optimum": "Exact masked-word optimum",
-    "against_optimum": "Models beside the exact optimum, under the same masks",
-    "grammar": "The learned grammar",
-    "treebank": "The treebank",
-}
-# Drawn as figures; as tables they would be long and say less.
-FIGURES = ("figure_frequency", "figure_layers", "figure_marginals", "figure_attention", "loss_curve", "f1_by_length")
 PAPER_MODELS = {"base": "A12L12", "fewest_layers": "A12L1", "fewest_heads": "A3L12"}
 
 
@@ -57,11 +33,15 @@ class Entry:
 
 @dataclass(frozen=True)
 class Table:
+    """A table as the report shows it."""
+
     name: str
     title: str
     columns: tuple[str, ...]
     rows: tuple[str, ...]
     entries: dict[tuple[str, str], Entry]
+    computed_by: Mapping[str, str] = field(default_factory=dict)  # stage -> the function behind its numbers
+    note: str = ""
 
     @property
     def is_paper(self) -> bool:
@@ -85,31 +65,45 @@ def lay_out(measured: Measured, paper: Mapping[Cell, Expected], judgements: Iter
     for judgement in judgements:
         if judgement.cell is not None and judgement.verdict != Verdict.NOT_APPLICABLE:
             judged[judgement.cell] = judgement
-    others = sorted({cell.table for cell in measured} - set(TITLES) - set(FIGURES))
-    tables = []
-    for name, title in [*TITLES.items(), *((name, name.replace("_", " ")) for name in others)]:
-        cells = [cell for cell in measured if cell.table == name]
-        if not cells:
-            cells = [cell for cell in paper if cell.table == name]
-        if not cells:
-            continue
-        printed = [cell for cell in paper if cell.table == name]
-        inverse = {theirs: ours for ours, theirs in known.items()}
-        row_order = _order([_rename(c.row, inverse) for c in printed], [c.row for c in cells])
-        column_order = _order([_rename(c.column, inverse) for c in printed], [c.column for c in cells])
-        entries = {}
-        for row in row_order:
-            for column in column_order:
-                cell = Cell(name, row, column)
-                theirs = paper.get(Cell(name, _rename(row, known), _rename(column, known)))
-                if cell in measured or theirs is not None:
-                    entries[(row, column)] = Entry(measured.get(cell), theirs, judged.get(cell))
-        tables.append(Table(name, title, tuple(column_order), tuple(row_order), entries))
-    return tables
+    named = [name for name, owner in OWNERS.items() if not owner.is_figure]
+    others = sorted({cell.table for cell in measured} - set(OWNERS))
+    tables = [_table(name, measured, paper, judged, known) for name in (*named, *others)]
+    return [table for table in tables if table is not None]
 
 
-def _rename(name: str, models: Mapping[str, str]) -> str:
-    return re.sub(r"A\d+L\d+", lambda match: models.get(match.group(), match.group()), name)
+def _table(name: str, measured: Measured, paper: Mapping[Cell, Expected], judged: Mapping[Cell, Judgement],
+           known: Mapping[str, str]) -> Table | None:
+    """One table, or None where it has no number; known: model of this run -> the paper's in its role."""
+    printed = [cell for cell in paper if cell.table == name]
+    present = [cell for cell in measured if cell.table == name] or printed
+    if not present:
+        return None
+    inverse = {theirs: ours for ours, theirs in known.items()}
+    row_order = _order([rename_models(c.row, inverse) for c in printed], [c.row for c in present])
+    column_order = _order([rename_models(c.column, inverse) for c in printed], [c.column for c in present])
+    entries = {}
+    for row, column in itertools.product(row_order, column_order):
+        cell = Cell(name, row, column)
+        theirs = paper.get(Cell(name, rename_models(row, known), rename_models(column, known)))
+        if cell in measured or theirs is not None:
+            entries[(row, column)] = Entry(measured.get(cell), theirs, judged.get(cell))
+    owner = OWNERS.get(name)
+    return Table(name, name.replace("_", " ") if owner is None else owner.title, tuple(column_order), tuple(row_order),
+                 entries, {} if owner is None else owner.computed_by, _note(name, measured))
+
+
+def _note(name: str, measured: Measured) -> str:
+    """What the best cells of Table 4 are the best of: the layer of every model."""
+    if name != "table4":
+        return ""
+    parts = []
+    for probe, setting in itertools.product(cells.probes_in(measured), cells.SETTINGS):
+        found = {cell.column: measured.get(cells.best_layer(cell.column, probe, setting.name)) for cell in measured
+                 if cell == cells.best_f1(probe, setting.name, cells.SENTENCE_F1, cell.column)}
+        layers = [f"{model} {cells.LAYER(int(layer.number))}" for model, layer in found.items() if layer is not None]
+        if layers:
+            parts.append(f"{probe} {setting.name}: {', '.join(layers)}")
+    return f"Best layers: {'; '.join(parts)}." if parts else ""
 
 
 def _order(first: Sequence[str], present: Sequence[str]) -> list[str]:
@@ -120,19 +114,30 @@ def _order(first: Sequence[str], present: Sequence[str]) -> list[str]:
     return leading + (sorted(rest, key=natural) if leading else rest)
 
 
-def to_csv(table: Table) -> str:
-    """The table as CSV: per column the measured value, the paper's, their difference; a star where it was judged so."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(["row", *(f"{column}{suffix}" for column in table.columns
-                              for suffix in ("", " (paper)", " (difference)"))])
+def to_frame(table: Table) -> pd.DataFrame:
+    """The table as text: per column what was measured, what the paper prints, and their difference with the mark."""
+    lines = []
     for row in table.rows:
         line = [row]
         for column in table.columns:
             entry = table.entries.get((row, column))
             line += ["", "", ""] if entry is None else [_shown(entry), _printed(entry), _difference(entry)]
-        writer.writerow(line)
-    return buffer.getvalue()
+        lines.append(line)
+    heads = [f"{column}{suffix}" for column in table.columns for suffix in ("", " (paper)", " (difference)")]
+    return pd.DataFrame(lines, columns=["row", *heads], dtype=object)
+
+
+def to_csv(table: Table) -> str:
+    return to_frame(table).to_csv(index=False, lineterminator="\n")
+
+
+def to_markdown(table: Table) -> str:
+    """The frame without the columns that are empty, under the table's title and source."""
+    frame = to_frame(table)
+    filled = frame.loc[:, [name == "row" or bool(frame[name].astype(bool).any()) for name in frame.columns]]
+    sources = [f"Stage `{stage}`, computed by `{function}`." for stage, function in table.computed_by.items()]
+    head = [f"# {table.title}", " ".join([*sources, table.note]).strip()]
+    return "\n\n".join([*filter(None, head), filled.to_markdown(index=False, disable_numparse=True)]) + "\n"
 
 
 def _shown(entry: Entry) -> str:

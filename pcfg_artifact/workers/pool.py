@@ -52,9 +52,10 @@ def _begin(context: Any) -> None:
 
 def _end_with_parent() -> None:
     """The sentinel is a pipe that the stage's process holds open: it is ready when that process is gone, however."""
-    if (parent := multiprocessing.parent_process()) is not None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
         connection.wait([parent.sentinel])
-    os._exit(1)
+        os._exit(1)
 
 
 def _call(function: Callable[[Any, Any], Any], job: Any) -> Any:

@@ -85,8 +85,11 @@ def test_a_difference_that_nobody_judges_is_listed_and_exits_0(tmp_path, capsys)
                           write_run(tmp_path / "d", {cell("pearson"): 0.1}, is_judged=False))
     assert code == 0
     assert "none judged (run the stage verify" in said.out
-    # Judged by one of the two is judged.
-    assert compared(capsys, tmp_path / "a", tmp_path / "d")[0] == 1
+    # Judged by one of the two is judged; but a run without verdicts does not contradict the other's claims.
+    code, said = compared(capsys, tmp_path / "a", tmp_path / "d")
+    assert code == 1
+    assert "claims" not in said.out
+    assert compared(capsys, tmp_path / "a", tmp_path / "c")[0] == 0
 
 
 def test_numbers_in_one_run_only_are_listed_and_counted(tmp_path, capsys):
@@ -98,6 +101,11 @@ def test_numbers_in_one_run_only_are_listed_and_counted(tmp_path, capsys):
     assert "table9 / new / x: 7 count" in said.out
     assert "in B only" not in said.out
     assert pd.read_csv(tmp_path / "out.csv")["in"].tolist() == ["A", "A"]
+    (b / "verify" / "manifest.json").unlink()
+    other = StageDir(b / "control")
+    other.write_metrics([Metric("table6", "linear", "L0", 0, 0.1, 5, "fraction")])
+    Manifest("control", "f", {}, {}, {}).write(other.root)
+    assert "only B has numbers of control" in compared(capsys, a, b)[1].out
 
 
 def test_a_claim_with_another_verdict_is_a_difference(tmp_path, capsys):

@@ -71,11 +71,11 @@ def test_a_full_disk_is_an_error_and_leaves_the_previous_checkpoint(tmp_path):
 
 
 def test_a_checkpoint_of_another_model_is_refused():
-    from pcfg_artifact.artifacts import Ragged
     from pcfg_artifact.mlm.data import MaskedCorpus
     from pcfg_artifact.mlm.model import Shape, build_config, build_model
     from pcfg_artifact.mlm.training import Recipe, train
     from pcfg_artifact.parsing.masks import Masking
+    from pcfg_artifact.ragged import Ragged
 
     corpus = MaskedCorpus(Ragged.from_rows([np.arange(6)] * 8, np.uint16), n_words=10, masking=Masking(0.5), seed=0,
                           batch_size=4, batch_tokens=100, max_length=10)

@@ -11,8 +11,8 @@ import pytest
 
 from pcfg_artifact.errors import StageError
 from pcfg_artifact.machine import Machine
-from pcfg_artifact.stages.probed import device_of
 from pcfg_artifact.workers.pool import run_jobs
+from pcfg_artifact.workers.probe_fits import device_of
 
 
 def work(context, job):

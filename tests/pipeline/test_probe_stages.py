@@ -7,6 +7,7 @@ import pytest
 
 from pcfg_artifact import artifacts, cli, config, pipeline
 from pcfg_artifact.artifacts import StageDir
+from pcfg_artifact.corpora import read_corpora
 from pcfg_artifact.grammar import PCFG, sample_trees
 from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.machine import Machine
@@ -14,12 +15,11 @@ from pcfg_artifact.mlm.model import Shape, build_config, build_model
 from pcfg_artifact.mlm.tokenizer import build_tokenizer
 from pcfg_artifact.parsing import inside_outside, labelled_recall
 from pcfg_artifact.parsing.charts import cell_bounds
-from pcfg_artifact.probing.tasks import PROBES
 from pcfg_artifact.ragged import Ragged
 from pcfg_artifact.stages import attention, control, probe
-from pcfg_artifact.stages.probed import read_corpora
 
 MODELS = ("A2L1", "A2L2")
+PROBES = ("linear", "2-layer")
 SETTINGS = ("PCFG", "PTB", "OOD")
 WIDTHS = ("l=2", "l=3")
 SMALL = ["sample.n_pretraining=10", "sample.n_validation=10", "sample.n_probe_train=120", "sample.n_probe_test=60",
@@ -86,13 +86,22 @@ def cells(folder, table):
 def test_no_test_sentence_is_in_a_training_set_of_its_probe(world):
     profile, inputs, _ = world
     cfg = profile.probe
-    corpora, n_seen = read_corpora(inputs, cfg.max_length, cfg.n_train, cfg.n_test)
+    corpora, left_out = read_corpora(inputs, cfg.max_length, cfg.n_train, cfg.n_test)
     training = {tuple(words) for name in ("PCFG train", "PTB train") for words in corpora[name].sentences}
     for name in ("PCFG test", "PTB test"):
         assert not training & {tuple(words) for words in corpora[name].sentences}
-        assert n_seen[name] > 0  # this grammar repeats short sentences
-        assert n_seen[name] + len(corpora[name]) <= cfg.n_test
+        n_seen = left_out[name]["seen in training"]
+        assert n_seen > 0  # this grammar repeats short sentences
+        assert n_seen + len(corpora[name]) <= cfg.n_test
         assert max(corpora[name].lengths) <= cfg.max_length
+
+
+def test_sentences_that_are_too_long_are_left_out_and_counted(world):
+    profile, inputs, _ = world
+    _, left_out = read_corpora(inputs, 6, 10_000, 10_000)
+    for name, split in (("PCFG test", "probe_test"), ("PTB test", "test")):
+        trees = inputs.sampled_trees(split) if split.startswith("probe") else inputs.trees(split)
+        assert left_out[name]["too long"] == sum(len(tree.words()) > 6 for tree in trees) > 0
 
 
 def test_every_cell_of_the_probe_tables_is_filled(probed):

@@ -8,7 +8,7 @@ from pcfg_artifact.errors import GrammarError
 from pcfg_artifact.grammar import PCFG, sample_trees
 from pcfg_artifact.grammar.expectation import expected_counts
 from pcfg_artifact.grammar.sampling import Sampler, shortest_yield
-from pcfg_artifact.stages.sample import write_shard
+from pcfg_artifact.workers.shards import write_shard
 
 LEAST_EXPECTED = 10  # cells of a chi-square test with fewer are merged into one
 ALPHA = 1e-4  # the seed is fixed, so this fails once in 10,000 changes of the sampler's stream
@@ -92,7 +92,7 @@ def test_zero_sentences_are_an_empty_sample(tiny_grammar):
 
 
 def test_number_of_workers_does_not_change_a_byte(tiny_grammar, tmp_path, monkeypatch):
-    monkeypatch.setattr("pcfg_artifact.stages.sample.BLOCK", 700)
+    monkeypatch.setattr("pcfg_artifact.workers.shards.BLOCK", 700)
     written = {}
     for n_workers in (1, 2, 4):
         folder = tmp_path / str(n_workers)

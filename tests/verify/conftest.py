@@ -10,13 +10,14 @@ import pytest
 import yaml
 
 from pcfg_artifact.artifacts import Folder, Manifest, Metric, StageDir, read_csv
+from pcfg_artifact.cells import Cell, find_roles
 from pcfg_artifact.config import VerifyConfig
 from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.machine import Machine
 from pcfg_artifact.stages import verify
-from pcfg_artifact.verification.cells import Cell, collect, find_roles
 from pcfg_artifact.verification.derived import derive
 from pcfg_artifact.verification.expectations import parse_paper
+from pcfg_artifact.verification.measured import collect
 from pcfg_artifact.verification.relations import parse_relations
 
 EXPECTED = Path(__file__).parents[2] / "expected_results"

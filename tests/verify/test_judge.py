@@ -6,8 +6,8 @@ import math
 import pytest
 
 from pcfg_artifact.artifacts import Metric
+from pcfg_artifact.cells import Cell, find_roles
 from pcfg_artifact.errors import CorruptArtifact, StageError
-from pcfg_artifact.verification.cells import Cell, Value, find_roles, tabulate
 from pcfg_artifact.verification.comparison import Run, Verdict, judge, passed
 from pcfg_artifact.verification.expectations import (
     FLOOR,
@@ -18,6 +18,7 @@ from pcfg_artifact.verification.expectations import (
     summarise,
     tolerances,
 )
+from pcfg_artifact.verification.measured import Value, tabulate
 from pcfg_artifact.verification.relations import evaluate
 
 PAPER = Run("paper", "trees", "settings")

@@ -2,7 +2,8 @@
 
 import re
 
-from pcfg_artifact.verification.cells import Cell, find_roles, tabulate
+from pcfg_artifact.cells import Cell, find_roles
+from pcfg_artifact.verification.measured import tabulate
 from pcfg_artifact.verification.relations import HOLDS, evaluate
 
 

@@ -4,8 +4,9 @@ import math
 
 import pytest
 
+from pcfg_artifact.cells import Cell, find_roles
 from pcfg_artifact.errors import ConfigError
-from pcfg_artifact.verification.cells import Cell, Value, find_roles, tabulate
+from pcfg_artifact.verification.measured import Value, tabulate
 from pcfg_artifact.verification.relations import FAILS, HOLDS, INAPPLICABLE, MISSING, evaluate, parse_relations
 
 WORDS = {"id": "x", "claim": "c", "paper": "Table 1", "says": "s", "scale": "any", "reason": "r"}

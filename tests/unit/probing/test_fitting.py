@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 
-from pcfg_artifact.probing.figures import scatter_plot
-from pcfg_artifact.probing.fitting import LinearFit, NetworkFit, fit_linear, fit_networks
-from pcfg_artifact.probing.probes import Standardisation
-from pcfg_artifact.probing.scores import accuracy, majority_share, pearson
+from pcfg_artifact.probing.illustrations import scatter_plot
+from pcfg_artifact.probing.linear_probe import LinearProbe
+from pcfg_artifact.probing.measures import accuracy, majority_share, pearson
+from pcfg_artifact.probing.standardisation import Standardisation
+from pcfg_artifact.probing.two_layer_probe import TwoLayerProbe
 from pcfg_artifact.seeding import stream
 
-QUICK = NetworkFit(epochs=60, milestones=(40,), batch_size=64, learning_rate=1e-2)
+QUICK = TwoLayerProbe(epochs=60, milestones=(40,), batch_size=64, learning_rate=1e-2)
 ROUNDING = 2e-4  # float32 sums in another order, after 60 epochs
 
 
@@ -25,8 +26,8 @@ def labelled():
 
 def test_a_probe_given_the_labels_as_input_reaches_accuracy_one(labelled):
     x, labels = labelled
-    assert accuracy(labels[600:], fit_linear(x[:600], labels[:600], LinearFit()).predict(x[600:])) == 1.0
-    predicted = fit_networks(x[:600], labels[:600], QUICK, seeds=[0, 1]).predict(x[600:])
+    assert accuracy(labels[600:], LinearProbe().fit(x[:600], labels[:600]).predict(x[600:])[0]) == 1.0
+    predicted = QUICK.fit(x[:600], labels[:600], seeds=[0, 1]).predict(x[600:])
     assert predicted.shape == (2, 300)
     assert [accuracy(labels[600:], p) for p in predicted] == [1.0, 1.0]
 
@@ -37,18 +38,18 @@ def test_a_probe_on_shuffled_labels_does_not_beat_the_majority_class(labelled):
     shuffled = stream(0, "test", "shuffle").permutation(np.where(np.abs(labels) < 3, 0, labels))
     majority = majority_share(shuffled[:600], shuffled[600:])
     noise = 3 * np.sqrt(majority * (1 - majority) / 300)  # three standard errors of 300 answers
-    linear = fit_linear(x[:600], shuffled[:600], LinearFit()).predict(x[600:])
+    linear = LinearProbe().fit(x[:600], shuffled[:600]).predict(x[600:])[0]
     assert accuracy(shuffled[600:], linear) <= majority + noise
-    for predicted in fit_networks(x[:600], shuffled[:600], QUICK, seeds=[0, 1]).predict(x[600:]):
+    for predicted in QUICK.fit(x[:600], shuffled[:600], seeds=[0, 1]).predict(x[600:]):
         assert accuracy(shuffled[600:], predicted) <= majority + noise
 
 
 def test_networks_fitted_together_equal_networks_fitted_alone(labelled):
     x, _ = labelled
-    few = NetworkFit(epochs=5, milestones=(3,), batch_size=100)
-    together = fit_networks(x, x[:, 0], few, seeds=[0, 5, 7])
+    few = TwoLayerProbe(epochs=5, milestones=(3,), batch_size=100)
+    together = few.fit(x, x[:, 0], seeds=[0, 5, 7])
     for s, seed in enumerate([0, 5, 7]):
-        alone = fit_networks(x, x[:, 0], few, seeds=[seed])
+        alone = few.fit(x, x[:, 0], seeds=[seed])
         assert together.predict(x)[s] == pytest.approx(alone.predict(x)[0], abs=ROUNDING)
         assert together.losses[s] == pytest.approx(alone.losses[0], abs=ROUNDING)
     assert np.abs(together.predict(x)[0] - together.predict(x)[1]).max() > 10 * ROUNDING
@@ -58,18 +59,18 @@ def test_regression_recovers_a_linear_map_and_the_net_a_curved_one():
     rng = stream(1, "test", "regression")
     x = rng.normal(size=(800, 6)).astype(np.float32)
     straight, curved = x @ np.arange(6) + 2.0, np.abs(x[:, 0])
-    linear = fit_linear(x, straight, LinearFit())
-    assert linear.predict(x) == pytest.approx(straight, abs=1e-3)
-    assert abs(pearson(curved, fit_linear(x, curved, LinearFit()).predict(x))) < 0.3
-    assert pearson(curved, fit_networks(x, curved, QUICK, seeds=[0]).predict(x)[0]) > 0.95
+    linear = LinearProbe().fit(x, straight)
+    assert linear.predict(x)[0] == pytest.approx(straight, abs=1e-3)
+    assert abs(pearson(curved, LinearProbe().fit(x, curved).predict(x)[0])) < 0.3
+    assert pearson(curved, QUICK.fit(x, curved, seeds=[0]).predict(x)[0]) > 0.95
 
 
 def test_linear_fit_says_whether_it_converged(labelled):
     x, labels = labelled
-    done = fit_linear(x, labels, LinearFit(max_iterations=500))
+    done = LinearProbe(linear_iterations=500).fit(x, labels)
     assert done.has_converged
     assert 1 < done.n_iterations < 500
-    cut = fit_linear(x, labels, LinearFit(max_iterations=2))
+    cut = LinearProbe(linear_iterations=2).fit(x, labels)
     assert not cut.has_converged
     assert cut.n_iterations == 2
 
@@ -81,7 +82,7 @@ def test_linear_probe_predicts_what_scikit_learn_predicts(n_classes):
     rng = stream(2, "test", n_classes)
     x = rng.normal(size=(300, 4)).astype(np.float32)
     labels = np.digitize(x[:, 0] + 0.3 * rng.normal(size=300), [-0.5, 0.5][:n_classes - 1]) - 1
-    predicted = fit_linear(x, labels, LinearFit()).predict(x)
+    predicted = LinearProbe().fit(x, labels).predict(x)[0]
     if n_classes == 1:
         assert set(predicted) == set(labels)
     else:
@@ -100,15 +101,15 @@ def test_standardisation_gives_mean_zero_and_scale_one_and_keeps_constant_column
 
 def test_networks_are_repeatable(labelled):
     x, labels = labelled
-    few = NetworkFit(epochs=3, milestones=(), batch_size=100)
-    first, second = (fit_networks(x, labels, few, seeds=[3]) for _ in range(2))
+    few = TwoLayerProbe(epochs=3, milestones=(), batch_size=100)
+    first, second = (few.fit(x, labels, seeds=[3]) for _ in range(2))
     assert (first.weights == second.weights).all()
 
 
 def test_one_hidden_unit_is_enough_to_fit():
     x, labels = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32), np.arange(50) % 2
-    one = NetworkFit(n_hidden=1, epochs=2, milestones=(1,), batch_size=25)
-    assert fit_networks(x, labels, one, seeds=[0, 1]).predict(x).shape == (2, 50)
+    one = TwoLayerProbe(n_hidden=1, epochs=2, milestones=(1,), batch_size=25)
+    assert one.fit(x, labels, seeds=[0, 1]).predict(x).shape == (2, 50)
 
 
 def test_a_scatter_plot_without_predictions_has_no_line():

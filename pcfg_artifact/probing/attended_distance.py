@@ -7,7 +7,9 @@ from typing import Any
 
 import torch
 
-from pcfg_artifact.probing.representations import Progress, batches
+from pcfg_artifact.errors import StageError
+from pcfg_artifact.probing.representations import padded_batches
+from pcfg_artifact.progress import ProgressBar, no_progress
 
 
 def attended_distance(attention: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
@@ -24,14 +26,15 @@ def attended_distance(attention: torch.Tensor, lengths: torch.Tensor) -> torch.T
 
 @torch.inference_mode()
 def attended_distances(model: Any, tokenizer: Any, sentences: Sequence[Sequence[str]], *, max_tokens: int = 4096,
-                       device: str = "cpu", progress: Progress = iter) -> tuple[torch.Tensor, float]:
+                       device: str = "cpu", progress: ProgressBar = no_progress) -> tuple[torch.Tensor, float]:
     """(n_layers, n_heads) mean over sentences, and the largest distance of an attention row's sum from 1.
 
     The model must have been loaded with attn_implementation="eager": the fused kernels give no attention back.
     """
     model = model.to(device).eval()
-    total, off_by = None, 0.0
-    for batch in progress(batches(tokenizer, sentences, "first", max_tokens)):
+    total: torch.Tensor | None = None
+    off_by = 0.0
+    for batch in progress(padded_batches(tokenizer, sentences, "first", max_tokens)):
         inputs = {k: v.to(device) for k, v in batch.inputs.items()}
         lengths = inputs["attention_mask"].sum(dim=1)
         attentions = model(**inputs, output_attentions=True).attentions
@@ -40,4 +43,6 @@ def attended_distances(model: Any, tokenizer: Any, sentences: Sequence[Sequence[
         is_piece = inputs["attention_mask"].bool()[:, None, :]
         for a in attentions:
             off_by = max(off_by, float(((a.sum(dim=-1) - 1).abs() * is_piece).max()))
+    if total is None:
+        raise StageError("there is no sentence to measure attention on; raise attention.max_length")
     return total.cpu() / len(sentences), off_by

@@ -1,0 +1,28 @@
+"""What the probing figures show beside numbers: one probed tree, and predicted against true span marginals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pcfg_artifact.probing.corpus import Corpus
+from pcfg_artifact.probing.measures import best_line
+from pcfg_artifact.probing.targets import decode
+from pcfg_artifact.seeding import stream
+
+
+def probed_tree(example: Corpus, labels: np.ndarray) -> dict[str, Any]:
+    """The tree of a corpus of one sentence as its predicted labels have it, beside the treebank's."""
+    spans, gold = decode(labels), decode(example.binary_depths)
+    return {"words": example.trees[0].words(), "spans": sorted(map(list, spans)), "gold": sorted(map(list, gold))}
+
+
+def scatter_plot(wanted: np.ndarray, predicted: np.ndarray, n_drawn: int, seed: int) -> dict[str, Any]:
+    """Some test spans to draw, and the best line through all of them; no line where the true values are all equal."""
+    is_number = np.isfinite(predicted)  # a net that diverged has no others
+    wanted, predicted = wanted[is_number], predicted[is_number]
+    drawn = stream(seed, "scatter").choice(len(wanted), min(n_drawn, len(wanted)), replace=False)
+    slope, intercept = best_line(wanted, predicted) if len(np.unique(wanted)) > 1 else (None, None)
+    return {"true": wanted[drawn].tolist(), "predicted": predicted[drawn].tolist(), "slope": slope,
+            "intercept": intercept}

@@ -1,0 +1,48 @@
+"""Hidden states on disk: written once per model and corpus, memory-mapped by every process that fits a probe."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pcfg_artifact.cells import LAYER
+from pcfg_artifact.errors import StageError
+from pcfg_artifact.probing.corpus import Corpus, Layer
+from pcfg_artifact.probing.representations import Pooling, extract, max_pieces
+from pcfg_artifact.progress import ProgressBar, no_progress
+
+
+def store_states(model: Any, tokenizer: Any, corpora: Mapping[str, Corpus], folder: Path, *, precision: str,
+                 max_tokens: int, device: str, progress: ProgressBar = no_progress,
+                 pooling: Pooling = "first") -> None:
+    """Write the hidden states of every layer and corpus below `folder`; what a finished earlier run wrote is kept."""
+    limit, longest = max_pieces(model), max(int(corpus.lengths.max()) for corpus in corpora.values())
+    if limit is not None and longest + 2 > limit:
+        raise StageError(f"a sentence of {longest} words does not fit into the {limit} positions of the model; "
+                         f"lower probe.max_length to {limit - 2}")
+    for name, corpus in corpora.items():
+        place = folder / name
+        if (place / "done").is_file():
+            continue
+        place.mkdir(parents=True, exist_ok=True)
+        extract(model, tokenizer, corpus.sentences, partial(_new_array, place, precision), pooling=pooling,
+                max_tokens=max_tokens, device=device, progress=partial(progress, desc=f"hidden states, {name}"))
+        (place / "done").touch()
+
+
+def _new_array(place: Path, precision: str, layer: int, shape: tuple[int, int]) -> np.ndarray:
+    return np.lib.format.open_memmap(_file(place, layer), mode="w+", dtype=precision, shape=shape)
+
+
+def stored_layer(corpora: Mapping[str, Corpus], folder: Path, layer: int) -> dict[str, Layer]:
+    """The corpora as one stored layer sees them, memory-mapped."""
+    return {name: Layer(corpus, np.load(_file(folder / name, layer), mmap_mode="r", allow_pickle=False))
+            for name, corpus in corpora.items()}
+
+
+def _file(place: Path, layer: int) -> Path:
+    return place / f"{LAYER(layer)}.npy"

@@ -1,0 +1,53 @@
+"""Shards of sampled sentences: drawn by threads, written block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pcfg_artifact.artifacts import RaggedWriter
+from pcfg_artifact.grammar.sampling import SampledTrees, Sampler, token_dtype
+from pcfg_artifact.ordered import ordered_map
+from pcfg_artifact.progress import progress
+
+BLOCK = 20_000  # sentences drawn at once: about 2 MB of rules
+
+
+@dataclass
+class Drawn:
+    """Facts about one shard."""
+
+    n_sentences: int = 0
+    n_tokens: int = 0
+    longest: int = 0
+    n_rejected: int = 0
+
+    def as_json(self) -> dict[str, int]:
+        return asdict(self)
+
+
+def write_shard(folder: Path, sampler: Sampler, first: int, n: int, *, with_rules: bool, n_workers: int = 1) -> Drawn:
+    """Write sentences first .. first + n - 1 to folder/tokens (and folder/rules), streaming block by block."""
+    drawn = Drawn()
+    with ExitStack() as stack:
+        tokens = stack.enter_context(RaggedWriter(folder / "tokens", token_dtype(sampler.grammar.n_words)))
+        rules = stack.enter_context(RaggedWriter(folder / "rules", sampler.rule_dtype)) if with_rules else None
+        starts = range(first, first + n, BLOCK)
+        blocks = _in_order(sampler, starts, first + n, n_workers)
+        for block in progress(blocks, total=len(starts), desc=f"sampling {folder.name}"):
+            words = block.tokens
+            tokens.append(words)
+            if rules is not None:
+                rules.append(block.rules)
+            drawn.n_sentences += len(block)
+            drawn.n_tokens += len(words.values)
+            drawn.longest = max(drawn.longest, int(words.lengths.max()))
+            drawn.n_rejected += block.n_rejected
+    return drawn
+
+
+def _in_order(sampler: Sampler, starts: range, end: int, n_workers: int) -> Iterator[SampledTrees]:
+    """Blocks in order, at most two per thread in flight, so memory does not grow with n."""
+    return ordered_map(lambda start: sampler.draw(start, min(BLOCK, end - start)), starts, n_workers, n_ahead=2)
