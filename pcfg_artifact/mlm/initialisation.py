@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from threadpoolctl import threadpool_limits
 
 from pcfg_artifact.mlm import tokenizer as tokens
 from pcfg_artifact.mlm.model import MaskedLM
@@ -25,6 +26,7 @@ VALUE_OUTPUT = (0.4, -0.4)
 LONGEST_WAVE = 100.0  # in positions, over 2 pi: neighbours differ more than with the usual 10,000
 
 
+@threadpool_limits.wrap(limits=1)  # sums in one order, whatever the number of cores
 @torch.no_grad()
 def start_structured(model: MaskedLM, sentences: Ragged, seed: int) -> None:
     """Replace random weights in place; depends on (seed, shape, the first training sentences) alone."""
