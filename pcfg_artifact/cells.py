@@ -78,7 +78,7 @@ def rename_models(name: str, models: Mapping[str, str]) -> str:
 
 
 def untrained(model: str) -> str:
-    """The same architecture before training, as a model of its own."""
+    """The same model before its first step, as a model of its own; its weights need not be random."""
     return f"{model}-random"
 
 
@@ -313,6 +313,11 @@ def perplexity(model: str, split: str) -> Cell:
 
 def loss_curve(model: str, step: int, part: str) -> Cell:
     return Cell("loss_curve", model, f"step {step} {part}")
+
+
+def loss_floor() -> Cell:
+    """The validation loss of the exact optimum under the masks of training."""
+    return Cell("loss_curve", "exact optimum", "validation")
 
 
 def curve_step(column: str, part: str) -> int | None:

@@ -127,24 +127,28 @@ class PretrainConfig:
     seed: CountOrZero
     models: Names
     width: Count
+    layer_norm: Literal["pre", "post"]  # before the input of every block, or after its output
+    initialisation: Literal["random", "structured"]  # structured: from neighbour counts (mlm/initialisation.py)
     initial_scale: Positive  # standard deviation of the random weights
     dropout: ShareOrZero
-    max_length: Count  # words; longer sentences are left out and counted
+    max_length: Count  # words a model can read; longer sentences are left out and counted
+    packing: Annotated[int, Field(ge=3, strict=True)] | None  # tokens of a block; None: a row is one sentence
     mask_rate: Share
     corruption: Literal["mask", "80/10/10"]
-    batch_size: Count  # sentences of a global batch, over all processes and micro-batches
+    batch_size: Count  # rows (sentences or blocks) of a global batch, over all processes and micro-batches
     batch_tokens: Count  # padded tokens of one micro-batch of one process: memory and speed, not results
     steps: Count  # training stops here
     schedule_steps: Count  # the learning rate reaches zero here
     warmup_steps: CountOrZero
+    hold_steps: CountOrZero  # at the peak of the learning rate, before it falls
     learning_rate: Positive
     weight_decay: PositiveOrZero
-    clip: Positive
+    clip: Positive | None  # of the gradient's length; None: not clipped
     precision: Literal["auto", "float32", "bfloat16", "float16", "float64"]
     processes: Count | None  # None: one per visible GPU, one on CPU
     save_every: Count  # steps between checkpoints
     validate_every: Count  # steps between points of the validation curve
-    n_curve: Count  # validation sentences of such a point
+    n_curve: Count  # validation rows of such a point
     n_exact: Count  # validation sentences for the comparison with the exact optimum
     exact_max_length: Count  # words; the exact optimum costs their cube
 
@@ -243,7 +247,18 @@ def load_profile(name: str, settings: Sequence[str] = (), treebank: str | None =
             raise ConfigError(f"'{stage}.max_length' is {profile.stage(stage).max_length}, expected at most "
                               f"{profile.pretrain.max_length}, the longest sentence the models read "
                               f"(pretrain.max_length)")
+    _check_training(profile.pretrain)
     return profile
+
+
+def _check_training(cfg: PretrainConfig) -> None:
+    if cfg.packing is not None and cfg.packing > cfg.max_length + 2:
+        raise ConfigError(f"'pretrain.packing' is {cfg.packing}, expected at most {cfg.max_length + 2}: a block must "
+                          f"fit into the model's positions (pretrain.max_length words, <s> and </s>)")
+    if cfg.warmup_steps + cfg.hold_steps >= cfg.schedule_steps:
+        raise ConfigError(f"'pretrain.warmup_steps' and 'pretrain.hold_steps' are {cfg.warmup_steps} and "
+                          f"{cfg.hold_steps}, expected less than pretrain.schedule_steps ({cfg.schedule_steps}) "
+                          f"together: the rate must have time to fall")
 
 
 def as_json(section: Any) -> dict[str, Any]:

@@ -19,32 +19,33 @@ from pcfg_artifact.treebank.tree import Tree
 
 
 def read_corpora(inputs: Inputs, max_length: int, n_train: int,
-                 n_test: int) -> tuple[dict[str, Corpus], dict[str, int]]:
-    """The four corpora, and how many test sentences were left out because a probe may have seen them in training.
+                 n_test: int) -> tuple[dict[str, Corpus], dict[str, dict[str, int]]]:
+    """The four corpora, and by corpus and reason how many sentences were left out.
 
     Sentences of more than `max_length` words, and those that `marginals` left out, are passed over; then the first
-    n_train and n_test are taken.
+    n_train and n_test are taken.  Test sentences that a probe may have seen in training are left out of those.
     """
     grammar = inputs.pcfg()
     corpora: dict[str, Corpus] = {}
+    left_out: dict[str, dict[str, int]] = {}
     for text in TEXTS:
         limit = n_train if text.is_training else n_test
         scores, parses = (inputs["marginals"].ragged(f"{text.split}/{what}", memory_map=True)
                           for what in ("span_scores", "spans"))
         trees: Iterable[Tree] = inputs.trees(text.split) if not text.is_sampled \
             else map(unbinarise, inputs.sampled_trees(text.split))
-        corpora[text.name] = _take(trees, scores, parses, grammar, max_length, limit)
+        corpora[text.name], n_long = _take(trees, scores, parses, grammar, max_length, limit)
+        left_out[text.name] = {"seen in training": 0, "too long": n_long}
     training = [corpora[text.name].sentences for text in TEXTS if text.is_training]
-    n_seen = {}
     for name in (text.name for text in TEXTS if not text.is_training):
         kept = unseen(corpora[name].sentences, *training)
-        n_seen[name] = len(corpora[name]) - len(kept)
+        left_out[name]["seen in training"] = len(corpora[name]) - len(kept)
         corpora[name] = corpora[name].subset(kept)
     for name, corpus in corpora.items():
         if not len(corpus):
             raise StageError(f"no sentence is left in {name!r} (up to {max_length} words, not in the probe's training "
                              f"set); raise probe.max_length or sample more sentences")
-    return corpora, n_seen
+    return corpora, left_out
 
 
 def unscored_corpus(grammar: PCFG, tree: Tree) -> Corpus:
@@ -52,7 +53,10 @@ def unscored_corpus(grammar: PCFG, tree: Tree) -> Corpus:
     return Corpus([grammar.as_read(tree.words())], [tree], [None], [()])
 
 
-def _take(trees: Iterable[Tree], scores: Ragged, parses: Ragged, grammar: PCFG, max_length: int, limit: int) -> Corpus:
+def _take(trees: Iterable[Tree], scores: Ragged, parses: Ragged, grammar: PCFG, max_length: int, limit: int
+          ) -> tuple[Corpus, int]:
+    """The first `limit` sentences that are short enough and parsed, and how many before them were too long."""
+    n_long = 0
     sentences: list[list[str]] = []
     kept: list[Tree] = []
     squares: list[np.ndarray | None] = []
@@ -61,12 +65,13 @@ def _take(trees: Iterable[Tree], scores: Ragged, parses: Ragged, grammar: PCFG, 
         if len(kept) == limit:
             break
         words = tree.words()
+        n_long += len(words) > max_length
         if len(words) <= max_length and len(spans := parses.row(s)):  # empty: exact inference left it out
             sentences.append(grammar.as_read(words))
             kept.append(tree)
             squares.append(_square(scores, s, len(words)))
             parsed.append([(int(i), int(j)) for i, j in spans.reshape(-1, 2)])
-    return Corpus(sentences, kept, squares, parsed)
+    return Corpus(sentences, kept, squares, parsed), n_long
 
 
 def _square(scores: Ragged, s: int, length: int) -> np.ndarray | None:

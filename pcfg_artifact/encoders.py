@@ -11,7 +11,6 @@ from transformers.utils import logging
 
 from pcfg_artifact.artifacts import Folder
 from pcfg_artifact.errors import UsageError
-from pcfg_artifact.seeding import derive_seed
 
 
 def model_folders(pretrain: Folder) -> dict[str, Path]:
@@ -19,8 +18,13 @@ def model_folders(pretrain: Folder) -> dict[str, Path]:
     return {path.parent.name: path.parent for path in sorted(pretrain.root.glob("models/*/config.json"))}
 
 
-def load_encoder(folder: Path, *, random_seed: int | None = None, attention: str = "sdpa") -> tuple[Any, Any]:
-    """(model, tokenizer) of a Hugging Face folder; with `random_seed`, the same architecture before any training."""
+def untrained_folder(pretrain: Folder, name: str) -> Path:
+    """A model of the stage as it was before its first step."""
+    return pretrain.path(f"untrained/{name}")
+
+
+def load_encoder(folder: Path, *, attention: str = "sdpa") -> tuple[Any, Any]:
+    """(model, tokenizer) of a Hugging Face folder."""
     logging.set_verbosity_error()  # it warns of heads that no probe reads
     logging.disable_progress_bar()
     try:
@@ -33,8 +37,4 @@ def load_encoder(folder: Path, *, random_seed: int | None = None, attention: str
     if not tokenizer.is_fast:
         raise UsageError(f"the tokenizer in {folder} does not say which word a piece belongs to; save its fast version "
                          f"(tokenizer.json) there")
-    if random_seed is not None:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(derive_seed(random_seed, "random weights") >> 1)
-            model = AutoModel.from_config(model.config)
     return model.eval(), tokenizer

@@ -114,8 +114,8 @@ def _training_lines(profile: Profile) -> list[str]:
              f"{about['processes']} {about['device']} process(es) a model:"]
     for name, shape in _shapes(profile).items():
         cost = estimate(shape, steps=cfg.steps, batch_size=cfg.batch_size, batch_tokens=cfg.batch_tokens,
-                        mean_length=about["mean_length"], mask_rate=cfg.mask_rate, device=about["device"],
-                        n_processes=about["processes"])
+                        mean_length=about["mean_length"], mask_rate=cfg.mask_rate, packing=cfg.packing,
+                        device=about["device"], n_processes=about["processes"])
         lines.append(f"  {name:<10} {cost.steps:>7,} steps {_duration(cost.seconds):>9} {cost.megabytes:>8,.0f} MB of "
                      f"memory a process")
     return lines
@@ -127,7 +127,8 @@ def _shapes(profile: Profile) -> dict[str, Any]:
 
     cfg = profile.pretrain
     return {name: build_config(Shape.parse(name), n_words=profile.cost["training"]["words"], width=cfg.width,
-                               max_length=cfg.max_length, dropout=cfg.dropout, initial_scale=cfg.initial_scale)
+                               max_length=cfg.max_length, dropout=cfg.dropout, initial_scale=cfg.initial_scale,
+                               layer_norm=cfg.layer_norm)
             for name in cfg.models}
 
 

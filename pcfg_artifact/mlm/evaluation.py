@@ -7,17 +7,18 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import torch
 from torch import distributed
-from transformers import RobertaForMaskedLM
 
 from pcfg_artifact.mlm import tokenizer as tokens
-from pcfg_artifact.mlm.data import Batch, MaskedCorpus, assemble, cut_by_tokens
-from pcfg_artifact.mlm.model import MaskedLoss, masked_logits
+from pcfg_artifact.mlm.data import MaskedCorpus
+from pcfg_artifact.mlm.forward import MaskedLoss, masked_logits, to_device
+from pcfg_artifact.mlm.layout import Batch, cut_by_tokens, lay_out
+from pcfg_artifact.mlm.model import MaskedLM
 from pcfg_artifact.mlm.optimum import MaskedSentence
-from pcfg_artifact.mlm.training import HALF, Place, to_device
+from pcfg_artifact.mlm.training import HALF, Place
 
 
 @torch.no_grad()
-def mean_loss(model: RobertaForMaskedLM, batches: Iterable[Batch], place: Place = Place()) -> float:  # noqa: B008
+def mean_loss(model: MaskedLM, batches: Iterable[Batch], place: Place = Place()) -> float:  # noqa: B008
     """Nats per masked word over the batches of all processes; each process passes its own."""
     model.eval()
     loss, device = MaskedLoss(model), torch.device(place.device)
@@ -39,7 +40,7 @@ def count_tokens(corpus: MaskedCorpus, steps: int, sample: int) -> tuple[float, 
 
 
 @torch.no_grad()
-def predictions(model: RobertaForMaskedLM, sentences: Sequence[MaskedSentence],
+def predictions(model: MaskedLM, sentences: Sequence[MaskedSentence],
                 batch_tokens: int) -> Iterator[tuple[int, np.ndarray]]:
     """Pairs (s, log probability (masked, n_words) of every word at the masked positions of sentences[s]), by length.
 
@@ -49,13 +50,18 @@ def predictions(model: RobertaForMaskedLM, sentences: Sequence[MaskedSentence],
     device = next(model.parameters()).device
     lengths = np.array([len(s.words) for s in sentences])
     by_length = np.argsort(-lengths, kind="stable")
-    for rows in cut_by_tokens(by_length, lengths[by_length] + 2, batch_tokens):
-        words, seen = (np.zeros((len(rows), lengths[rows[0]]), np.int64) for _ in range(2))
-        is_masked = np.zeros(words.shape, bool)
-        for k, s in enumerate(rows):
-            words[k, :lengths[s]], seen[k, :lengths[s]] = sentences[s].words, sentences[s].seen
-            is_masked[k, sentences[s].positions] = True
-        input_ids, attention_mask, where, _ = to_device(assemble(words, seen, is_masked, lengths[rows]), device)
-        scores = masked_logits(model, input_ids, attention_mask, where).double().log_softmax(-1)
+    for rows, sizes in cut_by_tokens(by_length, lengths[by_length] + 2, batch_tokens):
+        inputs, where, _ = to_device(as_batch([sentences[s] for s in rows], sizes), device)
+        scores = masked_logits(model, inputs, where).double().log_softmax(-1)
         ends = np.cumsum([len(sentences[s].positions) for s in rows])
         yield from zip(rows.tolist(), np.split(scores[:, tokens.FIRST_WORD:].cpu().numpy(), ends[:-1]), strict=True)
+
+
+def as_batch(sentences: Sequence[MaskedSentence], sizes: list[int]) -> Batch:
+    """One row per sentence, longest first, in rectangles of `sizes` rows."""
+    row = np.repeat(np.arange(len(sentences)), [len(s.words) + 1 for s in sentences])
+    column = np.concatenate([np.arange(1, len(s.words) + 2) for s in sentences])
+    ids = np.concatenate([np.append(tokens.of_words(s.seen), tokens.END) for s in sentences])
+    truth = np.concatenate([np.append(tokens.of_words(s.words), tokens.END) for s in sentences])
+    is_masked = np.concatenate([np.isin(np.arange(len(s.words) + 1), s.positions) for s in sentences])
+    return lay_out(row, column, ids, is_masked, truth, sizes)

@@ -1,18 +1,25 @@
-"""The model family A{heads}L{layers}: RoBERTa with random weights, and its loss at masked positions only."""
+"""The model family A{heads}L{layers}: RoBERTa with random weights, layer norm before or after each block."""
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
-from torch import nn
-from torch.nn import functional
-from transformers import RobertaConfig, RobertaForMaskedLM
+from transformers import (
+    RobertaConfig,
+    RobertaForMaskedLM,
+    RobertaPreLayerNormConfig,
+    RobertaPreLayerNormForMaskedLM,
+)
 
 from pcfg_artifact.errors import ConfigError
 from pcfg_artifact.mlm import tokenizer as tokens
 from pcfg_artifact.seeding import derive_seed
+
+LayerNorm = Literal["pre", "post"]  # of every block: before its input, or after its output as in RoBERTa
+MaskedLM = RobertaForMaskedLM | RobertaPreLayerNormForMaskedLM
+MaskedLMConfig = RobertaConfig | RobertaPreLayerNormConfig
 
 
 class Shape(NamedTuple):
@@ -34,7 +41,7 @@ class Shape(NamedTuple):
 
 
 def build_config(shape: Shape, *, n_words: int, width: int, max_length: int, dropout: float,
-                 initial_scale: float = 0.02) -> RobertaConfig:
+                 initial_scale: float = 0.02, layer_norm: LayerNorm = "post") -> MaskedLMConfig:
     """RoBERTa's proportions at any width; positions for `max_length` words, <s> and </s>.
 
     initial_scale: standard deviation of the random weights; the default is RoBERTa's.
@@ -42,7 +49,8 @@ def build_config(shape: Shape, *, n_words: int, width: int, max_length: int, dro
     if width % shape.n_heads:
         raise ConfigError(f"{shape.name}: width {width} is not divisible by {shape.n_heads} heads; "
                           f"change pretrain.width or the model")
-    return RobertaConfig(
+    family: Any = RobertaPreLayerNormConfig if layer_norm == "pre" else RobertaConfig
+    return family(
         vocab_size=tokens.FIRST_WORD + n_words, hidden_size=width, num_hidden_layers=shape.n_layers,
         num_attention_heads=shape.n_heads, intermediate_size=4 * width,
         max_position_embeddings=max_length + 2 + tokens.PAD + 1,  # RoBERTa counts positions from PAD + 1
@@ -51,42 +59,23 @@ def build_config(shape: Shape, *, n_words: int, width: int, max_length: int, dro
         pad_token_id=tokens.PAD, eos_token_id=tokens.END, attn_implementation="sdpa")
 
 
-def build_model(config: RobertaConfig, seed: int) -> RobertaForMaskedLM:
+def build_model(config: MaskedLMConfig, seed: int) -> MaskedLM:
     """Random weights that depend on (seed, shape) alone; the global random state is left as it was."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(seed, "weights", config.num_attention_heads, config.num_hidden_layers)
                           % 2**63)
-        return RobertaForMaskedLM(config)
+        return RobertaPreLayerNormForMaskedLM(config) if is_pre_norm(config) else RobertaForMaskedLM(config)
 
 
-def count_parameters(config: RobertaConfig) -> tuple[int, int]:
+def is_pre_norm(config: MaskedLMConfig) -> bool:
+    return isinstance(config, RobertaPreLayerNormConfig)
+
+
+def count_parameters(config: MaskedLMConfig) -> tuple[int, int]:
     """Parameters of the layers (the part that costs time per token), and of everything."""
     width, inner = config.hidden_size, config.intermediate_size
     layer = 4 * width * (width + 1) + width * (inner + 1) + inner + inner * width + 4 * width
     embeddings = (config.vocab_size + config.max_position_embeddings + config.type_vocab_size + 2) * width
     head = width * (width + 1) + 2 * width + config.vocab_size
     layers = config.num_hidden_layers * layer
-    return layers, layers + embeddings + head
-
-
-class MaskedLoss(nn.Module):
-    """Negative log-likelihood at the masked positions, summed; the vocabulary projection is computed only there."""
-
-    def __init__(self, model: RobertaForMaskedLM) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor | None, where: torch.Tensor,
-                targets: torch.Tensor) -> torch.Tensor:
-        """input_ids (rows, width); where (masked,) into the flattened rows; targets (masked,) token ids."""
-        logits = masked_logits(self.model, input_ids, attention_mask, where)
-        if logits.dtype in (torch.float16, torch.bfloat16):
-            logits = logits.float()
-        return functional.cross_entropy(logits, targets, reduction="sum")
-
-
-def masked_logits(model: RobertaForMaskedLM, input_ids: torch.Tensor, attention_mask: torch.Tensor | None,
-                  where: torch.Tensor) -> torch.Tensor:
-    """(masked, vocabulary) scores at the flat positions `where`."""
-    hidden = model.roberta(input_ids, attention_mask=attention_mask).last_hidden_state
-    return model.lm_head(hidden.flatten(0, 1).index_select(0, where))
+    return layers, layers + embeddings + head + 2 * width * is_pre_norm(config)

@@ -16,11 +16,9 @@ from pcfg_artifact import cells
 from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.parsing import EngineOptions, LazyLeaves, leaf_charts
 from pcfg_artifact.parsing.masking import hidden_words, observed_leaves, preterminal_outside
-from pcfg_artifact.parsing.masks import NAMED_MASKS, Masking, selected_channel
+from pcfg_artifact.parsing.masks import Masking, selected_channel
 from pcfg_artifact.parsing.options import DEFAULT
 from pcfg_artifact.ragged import Ragged
-
-VALIDATION_MASKS = NAMED_MASKS["mask 0.15"]  # of the perplexities in Table 3, however a model was trained
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
@@ -13,6 +14,11 @@ from pcfg_artifact.errors import GrammarError, StageError
 SPECIAL_TOKENS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 BEGIN, PAD, END, UNK, MASK = range(5)
 FIRST_WORD = len(SPECIAL_TOKENS)
+
+
+def of_words(words: np.ndarray) -> np.ndarray:
+    """Token ids of the grammar's words; -1 is <mask>."""
+    return np.where(words < 0, MASK, words + FIRST_WORD)
 
 
 def build_tokenizer(words: Sequence[str], max_length: int) -> PreTrainedTokenizerFast:

@@ -11,15 +11,16 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
-from transformers import RobertaForMaskedLM
 
 from pcfg_artifact.errors import StageError
-from pcfg_artifact.mlm.data import Batch, MaskedCorpus, Step
-from pcfg_artifact.mlm.model import MaskedLoss
+from pcfg_artifact.mlm.data import MaskedCorpus, Step
+from pcfg_artifact.mlm.forward import MaskedLoss, to_device
+from pcfg_artifact.mlm.model import MaskedLM
 from pcfg_artifact.seeding import derive_seed
 
 READ_EVERY = 50  # steps between looks at the loss: each look makes the CPU wait for the GPU
@@ -35,15 +36,17 @@ class Recipe:
     warmup_steps: int
     learning_rate: float
     weight_decay: float
-    clip: float
+    clip: float | None  # of the gradient's length; None: not clipped
+    hold_steps: int = 0  # at the peak, after warming up
     betas: tuple[float, float] = (0.9, 0.98)
     epsilon: float = 1e-6
 
     def rate(self, step: int) -> float:
-        """Learning rate of the update number `step`, from 0: linear up to the peak, then linear down to zero."""
+        """Learning rate of the update number `step`, from 0: linear up to the peak, held, linear down to zero."""
         if step < self.warmup_steps:
             return self.learning_rate * (step + 1) / self.warmup_steps
-        return self.learning_rate * (self.schedule_steps - step) / (self.schedule_steps - self.warmup_steps)
+        falls = self.warmup_steps + self.hold_steps
+        return self.learning_rate * min(1.0, (self.schedule_steps - step) / (self.schedule_steps - falls))
 
 
 @dataclass(frozen=True)
@@ -67,16 +70,16 @@ class Progress:
     loss_scale: dict[str, float] = field(default_factory=dict)  # float16 only
 
 
-def train(model: RobertaForMaskedLM, corpus: MaskedCorpus, recipe: Recipe, *, seed: int, place: Place = Place(),  # noqa: B008
+def train(model: MaskedLM, corpus: MaskedCorpus, recipe: Recipe, *, seed: int, place: Place = Place(),  # noqa: B008
           start: Progress | None = None, save: Callable[[Progress], None] | None = None, save_every: int = 0,
-          validate: Callable[[RobertaForMaskedLM], float] | None = None, validate_every: int = 0,
+          validate: Callable[[MaskedLM], float] | None = None, validate_every: int = 0,
           report: Callable[[int, float], None] | None = None) -> Progress:
     """Train `model` in place and return its curve; from `start`, it ends with the numbers of an unbroken run.
 
     `save` is called by process 0 every `save_every` steps, `validate` by all every `validate_every` and at the end.
     """
     device = torch.device(place.device)
-    model.to(device)
+    torch.nn.Module.to(model, device)
     optimizer = torch.optim.AdamW(parameter_groups(model, recipe.weight_decay), lr=recipe.learning_rate,
                                   betas=recipe.betas, eps=recipe.epsilon, fused=True)
     scaler = torch.amp.GradScaler(device.type, enabled=place.precision == "float16")
@@ -84,7 +87,7 @@ def train(model: RobertaForMaskedLM, corpus: MaskedCorpus, recipe: Recipe, *, se
     if start is not None:
         progress = Progress(start.step, list(start.losses), list(start.validation))
         restore(model, optimizer, scaler, start)
-    module = MaskedLoss(model)
+    module: Any = MaskedLoss(model)
     if place.world_size > 1:
         module = DistributedDataParallel(module, gradient_as_bucket_view=True)
     autocast = torch.autocast(device.type, HALF[place.precision]) if place.precision in HALF else nullcontext()
@@ -111,7 +114,8 @@ def train(model: RobertaForMaskedLM, corpus: MaskedCorpus, recipe: Recipe, *, se
         if place.world_size > 1:
             distributed.all_reduce(total)
         scaler.unscale_(optimizer)
-        torch.nn.utils.clip_grad_norm_(parameters, recipe.clip)
+        if recipe.clip is not None:
+            torch.nn.utils.clip_grad_norm_(parameters, recipe.clip)
         scaler.step(optimizer)
         scaler.update()
         optimizer.zero_grad(set_to_none=True)
@@ -142,19 +146,11 @@ def read_losses(unread: list[torch.Tensor], recipe: Recipe) -> list[float]:
     return losses
 
 
-def parameter_groups(model: RobertaForMaskedLM, weight_decay: float) -> list[dict]:
+def parameter_groups(model: MaskedLM, weight_decay: float) -> list[dict]:
     """Matrices decay; biases and layer norms do not."""
     parameters = list(model.parameters())
     return [{"params": [p for p in parameters if p.ndim > 1], "weight_decay": weight_decay},
             {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0}]
-
-
-def to_device(batch: Batch, device: torch.device) -> list[torch.Tensor | None]:
-    arrays = (batch.input_ids, batch.attention_mask, batch.where, batch.targets)
-    host = [None if array is None else torch.from_numpy(array) for array in arrays]
-    if device.type == "cpu":
-        return host
-    return [None if t is None else t.pin_memory().to(device, non_blocking=True) for t in host]
 
 
 def prefetched(corpus: MaskedCorpus, first: int, last: int, place: Place) -> Iterator[tuple[int, Step]]:
@@ -169,7 +165,7 @@ def prefetched(corpus: MaskedCorpus, first: int, last: int, place: Place) -> Ite
             yield step, share
 
 
-def capture(model: RobertaForMaskedLM, optimizer: torch.optim.Optimizer, scaler: torch.amp.GradScaler,
+def capture(model: MaskedLM, optimizer: torch.optim.Optimizer, scaler: torch.amp.GradScaler,
             progress: Progress) -> Progress:
     """A copy on the CPU of all that `restore` needs; tied weights appear once."""
     tensors = {}
@@ -180,7 +176,7 @@ def capture(model: RobertaForMaskedLM, optimizer: torch.optim.Optimizer, scaler:
     return Progress(progress.step, list(progress.losses), list(progress.validation), tensors, scaler.state_dict())
 
 
-def restore(model: RobertaForMaskedLM, optimizer: torch.optim.Optimizer, scaler: torch.amp.GradScaler,
+def restore(model: MaskedLM, optimizer: torch.optim.Optimizer, scaler: torch.amp.GradScaler,
             progress: Progress) -> None:
     parameters = dict(model.named_parameters())
     expected = {f"{kind}.{name}" for name in parameters for kind in ("weight", "step", "exp_avg", "exp_avg_sq")}

@@ -28,10 +28,12 @@ from pcfg_artifact.mlm.model import Shape, build_config
 from pcfg_artifact.mlm.optimum import Gap
 from pcfg_artifact.mlm.tokenizer import check_vocabulary
 from pcfg_artifact.parsing import NAMED_MASKS, EngineOptions
+from pcfg_artifact.parsing.masks import Masking
 from pcfg_artifact.progress import progress
 from pcfg_artifact.workers.jobs import train_models, write_jobs
 from pcfg_artifact.workers.trainer import FACTS, FINISHED
 
+GROUPED_MASKS = "mask 0.15"  # those whose masked words are also looked at by circumstance
 N_CURVE_POINTS = 50  # of the training curve, as metric rows; every step is in training.json
 
 
@@ -64,7 +66,7 @@ def check_shapes(cfg: PretrainConfig, grammar: PCFG) -> None:
     """An impossible shape is refused before anything is trained, or removed."""
     for name in cfg.models:
         build_config(Shape.parse(name), n_words=grammar.n_words, width=cfg.width, max_length=cfg.max_length,
-                     dropout=cfg.dropout, initial_scale=cfg.initial_scale)
+                     dropout=cfg.dropout, initial_scale=cfg.initial_scale, layer_norm=cfg.layer_norm)
 
 
 def curve_metrics(name: str, result: dict[str, Any], cfg: PretrainConfig) -> list[Metric]:
@@ -104,12 +106,16 @@ def against_optimum(cfg: PretrainConfig, grammar: PCFG, inputs: Inputs, out: Sta
         depths = [optimum.word_depths(trees[s.number].spans(), len(s.words)) for s in masked]
         known = optimum.circumstances(masked, depths)
         unigram = float(-np.log(unigram_probabilities(grammar, targets)).mean())
+        if masking == Masking(cfg.mask_rate, cfg.corruption):
+            losses = np.concatenate([-np.log(rows[np.arange(len(words)), words])
+                                     for rows, words in zip(exact, targets, strict=True)])
+            metrics.append(Metric(*cells.loss_floor(), cfg.seed, float(losses.mean()), len(losses), "nats"))
         for name, model in models.items():
             gaps = {s: Gap.between(said, exact[s], targets[s])
                     for s, said in predictions(model, masked, cfg.batch_tokens)}
             gap = Gap.join([gaps[s] for s in range(len(masked))])
             metrics += gap_rows(gap, unigram, name, masks, cfg.seed)
-            if masks == next(iter(NAMED_MASKS)):
+            if masks == GROUPED_MASKS:
                 metrics += group_rows(gap, known, name, cfg.seed)
                 out.write_array(f"gap/{name}", np.stack([gap.model, gap.exact, gap.divergence, gap.entropy], axis=1))
     shutil.rmtree(out.path("exact"))  # large, and of no use to anybody else

@@ -12,7 +12,7 @@ from pcfg_artifact.artifacts import Metric, StageDir
 from pcfg_artifact.cells import SAMPLED, SPAN_LENGTH, TREEBANK, TREES
 from pcfg_artifact.config import ProbeConfig, as_json
 from pcfg_artifact.corpora import read_corpora, unscored_corpus
-from pcfg_artifact.encoders import load_encoder, model_folders
+from pcfg_artifact.encoders import load_encoder, model_folders, untrained_folder
 from pcfg_artifact.errors import StageError
 from pcfg_artifact.example_sentence import example_tree
 from pcfg_artifact.inputs import Inputs
@@ -31,18 +31,18 @@ EXAMPLE = "example"  # a corpus of one sentence, which is drawn and not scored
 
 
 def run(cfg: ProbeConfig, inputs: Inputs, out: StageDir, machine: Machine) -> None:
-    corpora, n_seen = read_corpora(inputs, cfg.max_length, cfg.n_train, cfg.n_test)
+    corpora, left_out = read_corpora(inputs, cfg.max_length, cfg.n_train, cfg.n_test)
     example = {EXAMPLE: unscored_corpus(inputs.pcfg(), example_tree(inputs))}
     folders = model_folders(inputs["pretrain"])
     base = cells.roles_of(folders).base
     if base is None:
         raise StageError(f"{inputs['pretrain'].root} holds no model of the form A4L3; run --from pretrain --force")
     context = Context.build(cfg, corpora | example, base, machine, out.root, as_json(cfg))
-    encoders: dict[str, tuple[Any, int | None]] = {name: (folder, None) for name, folder in folders.items()}
+    encoders = dict(folders)
     if cfg.random_weights:
-        encoders[cells.untrained(base)] = (folders[base], cfg.seed)
-    for name, (folder, random_seed) in encoders.items():
-        model, tokenizer = load_encoder(folder, random_seed=random_seed)
+        encoders[cells.untrained(base)] = untrained_folder(inputs["pretrain"], base)
+    for name, folder in encoders.items():
+        model, tokenizer = load_encoder(folder)
         context.last[name] = model.config.num_hidden_layers
         fit_model(context, name, model, tokenizer, fit_unit, 3, progress=progress, what=f"probing {name}")
         shutil.rmtree(context.states / name, ignore_errors=True)
@@ -53,11 +53,11 @@ def run(cfg: ProbeConfig, inputs: Inputs, out: StageDir, machine: Machine) -> No
     write_illustrations(context, results, written, out)
     out.write_json("setup", {"config": as_json(cfg), "base": base, "models": context.last})
     out.facts["fits"] = {"/".join(map(str, unit)): found["facts"] for unit, found in written.items()}
-    out.write_metrics(list(metrics_of(cfg, corpora, n_seen, results, list(folders))))
+    out.write_metrics(list(metrics_of(cfg, corpora, left_out, results, list(folders))))
 
 
-def metrics_of(cfg: ProbeConfig, corpora: dict[str, Corpus], n_seen: dict[str, int], results: probe_rows.Results,
-               models: list[str]) -> Iterator[Metric]:
+def metrics_of(cfg: ProbeConfig, corpora: dict[str, Corpus], left_out: dict[str, dict[str, int]],
+               results: probe_rows.Results, models: list[str]) -> Iterator[Metric]:
     yield from probe_rows.layer_rows(results)
     yield from probe_rows.best_layer_rows(results, cfg.seed)
     yield from probe_rows.marginal_rows(results, models, cfg.probes)
@@ -65,8 +65,9 @@ def metrics_of(cfg: ProbeConfig, corpora: dict[str, Corpus], n_seen: dict[str, i
     yield from probe_rows.parser_rows(score_parsers(tests, stream(cfg.seed, "random trees")), cfg.probes, cfg.seed)
     for name, corpus in corpora.items():
         unparsed = sum(scores is None for scores in corpus.scores)
-        for column, value in (("sentences", len(corpus)), ("words", int(corpus.lengths.sum())),
-                              ("seen in training", n_seen.get(name, 0)), ("without span scores", unparsed)):
+        counts = {"sentences": len(corpus), "words": int(corpus.lengths.sum()), **left_out[name],
+                  "without span scores": unparsed}
+        for column, value in counts.items():
             yield Metric(*cells.probing_corpus(name, column), cfg.seed, value, len(corpus), "count")
 
 

@@ -2,8 +2,8 @@
 
 `parsing` (the default): Inside-Outside engines against the reference and, where it is installed, torch-struct; growth
 with length and grammar size; the sampler.  `prefix`: next words from left to right against Inside-Outside and, where it
-is installed, genlm-grammar.  `pretrain`: our training loop against transformers' Trainer.  `reading`: a
-corpus in random order, from memory-mapped arrays against Arrow tables.
+is installed, genlm-grammar.  `pretrain`: our training loop against transformers' Trainer, and what the parts of a step
+take.  `reading`: a corpus in random order, from memory-mapped arrays against Arrow tables.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _prefix(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 def _pretrain(args: argparse.Namespace) -> list[dict[str, Any]]:
     from pcfg_artifact.tools import bench_pretrain
-    return [bench_pretrain.run()]
+    return [bench_pretrain.run(), *bench_pretrain.run_parts()]
 
 
 def _reading(args: argparse.Namespace) -> list[dict[str, Any]]:

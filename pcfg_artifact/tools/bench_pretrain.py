@@ -1,22 +1,27 @@
 """Words per second of pre-training: our loop against transformers' Trainer, the same model on the same sentences.
 
-Trainer runs as it comes: default collator, random order, padding to the longest, full vocabulary projection.
+Trainer runs as it comes: default collator, random order, padding to the longest, full vocabulary projection.  Then the
+milliseconds of one step by part, with the model's own forward pass over padded rows beside ours.
 """
 
 from __future__ import annotations
 
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
+from torch.nn import functional
 from transformers import DataCollatorForLanguageModeling, PrinterCallback, Trainer, TrainingArguments
 from transformers.utils import logging
 
+from pcfg_artifact.mlm import forward
 from pcfg_artifact.mlm import tokenizer as tokens
 from pcfg_artifact.mlm.data import MaskedCorpus
+from pcfg_artifact.mlm.layout import Batch
 from pcfg_artifact.mlm.model import Shape, build_config, build_model
 from pcfg_artifact.mlm.training import Recipe, train
 from pcfg_artifact.parsing.masks import Masking
@@ -46,6 +51,68 @@ def run() -> dict[str, Any]:
             "n_words": N_WORDS, "batch_size": BATCH}
 
 
+def run_parts() -> list[dict[str, Any]]:
+    """Processor milliseconds of a step by part; beside them, the model's own passes over the same rows, padded."""
+    torch.set_num_threads(1)
+    corpus, model = new_corpus(synthetic_sentences(STEPS * BATCH)), new_model()
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    seconds: defaultdict[str, float] = defaultdict(float)
+    for step in range(-1, STEPS):  # the first, which warms up, is not counted
+        clock = Clock()
+        share = corpus.step(max(step, 0))
+        clock.lap("data")
+        for batch in share.batches:
+            inputs, where, targets = forward.to_device(batch, torch.device("cpu"))
+            hidden = forward.encode(model, inputs)
+            clock.lap("layers")
+            logits = model.lm_head(hidden.index_select(0, where))
+            loss = functional.cross_entropy(logits, targets, reduction="sum")
+            clock.lap("vocabulary")
+            loss.backward()
+            clock.lap("backward")
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        clock.lap("update")
+        rows, is_token, labels = padded(share.batches)
+        clock.lap("padding")
+        loss = model(rows, attention_mask=is_token, labels=labels).loss
+        clock.lap("own forward")
+        loss.backward()
+        clock.lap("own backward")
+        optimizer.zero_grad(set_to_none=True)
+        if step >= 0:
+            for name, value in clock.seconds.items():
+                seconds[name] += value
+    return [{"part": name, "ms_per_step": 1000 * value / STEPS} for name, value in seconds.items()]
+
+
+class Clock:
+    """Processor seconds by name, each from the lap before."""
+
+    def __init__(self) -> None:
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+        self._last = time.process_time()
+
+    def lap(self, name: str) -> None:
+        now = time.process_time()
+        self.seconds[name] += now - self._last
+        self._last = now
+
+
+def padded(batches: list[Batch]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The rows of a step as transformers wants them: (rows, longest) token ids, which are tokens, and labels."""
+    ids, labels = [], []
+    for batch in batches:
+        targets = np.full(len(batch.input_ids), -100)
+        targets[batch.where] = batch.targets
+        ends = np.cumsum([width for rows, width in batch.shapes for _ in range(rows)])[:-1]
+        ids += [torch.from_numpy(row) for row in np.split(batch.input_ids, ends)]
+        labels += [torch.from_numpy(row) for row in np.split(targets, ends)]
+    rows = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=tokens.PAD)
+    return rows, rows != tokens.PAD, torch.nn.utils.rnn.pad_sequence(labels, batch_first=True, padding_value=-100)
+
+
 def timed(work: Callable[[], None]) -> float:
     start = time.process_time()
     work()
@@ -66,11 +133,17 @@ def new_model() -> Any:
     return build_model(config, 0)
 
 
+def new_corpus(sentences: Ragged) -> MaskedCorpus:
+    return MaskedCorpus(sentences, n_words=N_WORDS, masking=Masking(0.15), seed=0, batch_size=BATCH,
+                        batch_tokens=BATCH_TOKENS, max_length=MAX_LENGTH)
+
+
 def our_loop(sentences: Ragged) -> Callable[[], None]:
-    corpus = MaskedCorpus(sentences, n_words=N_WORDS, masking=Masking(0.15), seed=0, batch_size=BATCH,
-                          batch_tokens=BATCH_TOKENS, max_length=MAX_LENGTH)
-    model = new_model()
-    return lambda: train(model, corpus, RECIPE, seed=0)
+    corpus, model = new_corpus(sentences), new_model()
+
+    def work() -> None:
+        train(model, corpus, RECIPE, seed=0)
+    return work
 
 
 def trainer_loop(sentences: Ragged) -> Callable[[], None]:

@@ -28,7 +28,6 @@ from pcfg_artifact.verification.measured import Tables, Value
 DRAWN_SETTINGS = (SAMPLED, TREEBANK, OUT_OF_DISTRIBUTION)  # in the paper's order
 TEXTS = {SAMPLED: "sampled text", TREEBANK: "treebank text"}
 LENGTH = "span length"
-MASKS = "mask 0.15"  # those that models are trained with
 
 
 def _points(row: Mapping[str, Value], names: Indexed) -> tuple[list[int], list[float]]:
@@ -80,17 +79,14 @@ def loss_curves(tables: Tables, roles: Roles) -> Drawing | None:
             if points:
                 axis.plot(*zip(*points, strict=True), color=colour(SERIES[index % len(SERIES)]), label=model)
         axis.set(title=part, xlabel="step", ylabel="loss (nats per masked word)" if part == "training" else "")
-    row = cells.against_optimum(models[0], MASKS, "exact").row  # the same for every model
-    optimum = tables.get("against_optimum", {}).get(row, {})
-    if "exact" in optimum:
-        axes[1].axhline(float(np.log(optimum["exact"].number)), color=colour("ink"), linestyle="--", linewidth=1.2,
-                        label="exact optimum")
+    floor = cells.loss_floor()
+    if optimum := rows.get(floor.row, {}).get(floor.column):
+        axes[1].axhline(optimum.number, color=colour("ink"), linestyle="--", linewidth=1.2, label="exact optimum")
     axes[1].legend()
     return finish(figure, "loss_curves", "Loss curves, with the exact optimum as floor",
-                  "Masked-word loss while pre-training; training masks may hide more words than the 15% of "
-                  "validation. The dashed line is what the Inside-Outside algorithm reaches on the sentences and masks "
-                  "of the table of models beside the optimum, which compares word by word: there no model can be "
-                  "better.")
+                  "Masked-word loss while pre-training, under the profile's own masks. The dashed line is what the "
+                  "Inside-Outside algorithm reaches under these masks on the sentences of the table of models beside "
+                  "the optimum, which compares word by word: there no model can be better.")
 
 
 @styled

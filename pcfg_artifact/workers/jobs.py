@@ -29,6 +29,8 @@ from pcfg_artifact.workers.trainer import FINISHED, STEP
 # Settings that leave a trained model what it is: how it is judged, and how its work is shared out.
 NOT_OF_A_MODEL = ("models", "n_exact", "exact_max_length", "batch_tokens", "processes", "save_every")
 
+FOLDERS = ("models", "untrained", "scratch")  # of the stage, with a folder for each model
+
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class TrainingJob:
@@ -42,6 +44,7 @@ class TrainingJob:
     pretraining: Path  # shards, by folder and stem as the sample stage writes them
     validation: Path
     final: Path  # the model's folder, which appears as a whole
+    untrained: Path  # the same model before its first step, likewise: probes compare the two
 
     def write(self, path: Path) -> None:
         storage.write_json(path, TypeAdapter(TrainingJob).dump_python(self, mode="json"))
@@ -67,15 +70,15 @@ def write_jobs(cfg: PretrainConfig, words: tuple[str, ...], shards: Mapping[str,
     for name in cfg.models:
         TrainingJob(name, made_from[name], cfg, words, machine.device, shards["pretraining"].resolve(),
                     shards["validation"].resolve(), out.path(f"models/{name}").resolve(),
-                    ).write(out.path(f"scratch/{name}/job.json"))
+                    out.path(f"untrained/{name}").resolve()).write(out.path(f"scratch/{name}/job.json"))
 
 
 def _remove_other_models(made_from: Mapping[str, str], out: StageDir) -> None:
     """Remove models and checkpoints that the profile does not name, or that were made from something else."""
-    for name in {path.name for part in ("models", "scratch") for path in out.path(part).glob("*")}:
+    for name in {path.name for part in FOLDERS for path in out.path(part).glob("*")}:
         job = out.json(f"scratch/{name}/job") if out.has(f"scratch/{name}/job.json") else {}
         if job.get("made_from", "") != made_from.get(name):
-            for part in ("models", "scratch"):
+            for part in FOLDERS:
                 if out.path(f"{part}/{name}").exists():
                     shutil.rmtree(out.path(f"{part}/{name}"))
 

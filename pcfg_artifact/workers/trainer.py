@@ -10,6 +10,7 @@ import argparse
 import ctypes
 import os
 import resource
+import shutil
 import signal
 import sys
 import time
@@ -68,7 +69,7 @@ def run_job(path: Path, in_group: bool = False) -> None:
     import torch  # here, so that a process that only starts torchrun does not wait for it
     from torch import distributed
 
-    from pcfg_artifact.mlm import tokenizer
+    from pcfg_artifact.workers import checkpoints
     from pcfg_artifact.workers.jobs import TrainingJob
 
     job = TrainingJob.read(path)
@@ -83,7 +84,8 @@ def run_job(path: Path, in_group: bool = False) -> None:
                          f"again") from error
     if place.rank == 0:
         storage.write_json(path.parent / FACTS, facts)
-        publish(network, tokenizer.build_tokenizer(job.words, job.config.max_length), result, path.parent, job.final)
+        publish(network, job, path.parent, job.final, result)
+        checkpoints.remove_all(path.parent)
     if place.world_size > 1:
         distributed.barrier()
         distributed.destroy_process_group()
@@ -92,23 +94,24 @@ def run_job(path: Path, in_group: bool = False) -> None:
 def train_model(job: TrainingJob, folder: Path, place: Place) -> tuple[Any, dict[str, Any], dict[str, Any]]:
     """(network, result, facts) after the last step; checkpoints and the step reached are kept in `folder`."""
     from pcfg_artifact.mlm import data, evaluation, training
-    from pcfg_artifact.mlm.optimum import VALIDATION_MASKS
     from pcfg_artifact.parsing.masks import Masking
     from pcfg_artifact.workers import checkpoints
 
     cfg = job.config
     pretraining, validation = read_shard(job.pretraining), read_shard(job.validation)
 
-    def corpus_of(shard: Ragged, masking: Masking) -> data.MaskedCorpus:
-        return data.MaskedCorpus(shard, masking=masking, seed=cfg.seed, batch_size=cfg.batch_size,
-                                 batch_tokens=cfg.batch_tokens, n_words=len(job.words), max_length=cfg.max_length)
-
-    corpus = corpus_of(pretraining, Masking(cfg.mask_rate, cfg.corruption))
-    # Whatever masks a model is trained with, it is judged under the same ones.
-    training_split, validation_split = (corpus_of(shard, VALIDATION_MASKS) for shard in (pretraining, validation))
-    network = first_network(job, place)
+    corpus, held_out = (data.MaskedCorpus(
+        shard, masking=Masking(cfg.mask_rate, cfg.corruption), seed=cfg.seed, batch_size=cfg.batch_size,
+        batch_tokens=cfg.batch_tokens, n_words=len(job.words), max_length=cfg.max_length, packing=cfg.packing)
+        for shard in (pretraining, validation))
+    network = first_network(job, pretraining)
+    if place.rank == 0 and not job.untrained.is_dir():
+        publish(network, job, folder, job.untrained)
+    if place.precision == "float64":
+        network.double()
     recipe = training.Recipe(steps=cfg.steps, schedule_steps=cfg.schedule_steps, warmup_steps=cfg.warmup_steps,
-                             learning_rate=cfg.learning_rate, weight_decay=cfg.weight_decay, clip=cfg.clip)
+                             learning_rate=cfg.learning_rate, weight_decay=cfg.weight_decay, clip=cfg.clip,
+                             hold_steps=cfg.hold_steps)
     start = checkpoints.read_latest(folder)
     first, began = start.step if start else 0, time.monotonic()
 
@@ -125,12 +128,11 @@ def train_model(job: TrainingJob, folder: Path, place: Place) -> tuple[Any, dict
     reached = training.train(
         network, corpus, recipe, seed=cfg.seed, place=place, start=start, report=report,
         save=lambda state: checkpoints.write(folder, state), save_every=cfg.save_every,
-        validate=lambda _: loss_on(validation_split, cfg.n_curve), validate_every=cfg.validate_every)
+        validate=lambda _: loss_on(held_out, cfg.n_curve), validate_every=cfg.validate_every)
     seconds = time.monotonic() - began
     result = {"model": job.model, "losses": reached.losses, "validation": reached.validation,
-              "training_loss": loss_on(training_split, len(validation_split.usable)),
-              "validation_loss": loss_on(validation_split, None), "n_validation": len(validation_split.usable),
-              "n_left_out": corpus.n_left_out + validation_split.n_left_out}
+              "training_loss": loss_on(corpus, held_out.n_rows), "validation_loss": loss_on(held_out, None),
+              "n_validation": held_out.n_rows, "n_left_out": corpus.n_left_out + held_out.n_left_out}
     n_tokens, n_padded = evaluation.count_tokens(corpus, recipe.steps, sample=50)
     facts = {"tokens_per_second": round((recipe.steps - first) * n_tokens / seconds, 1), "seconds": round(seconds, 1),
              "padding_share": round(1 - n_tokens / n_padded, 4), "world_size": place.world_size,
@@ -138,15 +140,18 @@ def train_model(job: TrainingJob, folder: Path, place: Place) -> tuple[Any, dict
     return network, result, facts
 
 
-def first_network(job: TrainingJob, place: Place) -> Any:
+def first_network(job: TrainingJob, pretraining: Ragged) -> Any:
     """The model before training, the same in every process."""
-    from pcfg_artifact.mlm import model
+    from pcfg_artifact.mlm import initialisation, model
 
     cfg = job.config
     shape = model.build_config(model.Shape.parse(job.model), n_words=len(job.words), width=cfg.width,
-                               max_length=cfg.max_length, dropout=cfg.dropout, initial_scale=cfg.initial_scale)
+                               max_length=cfg.max_length, dropout=cfg.dropout, initial_scale=cfg.initial_scale,
+                               layer_norm=cfg.layer_norm)
     network = model.build_model(shape, cfg.seed)
-    return network.double() if place.precision == "float64" else network
+    if cfg.initialisation == "structured":
+        initialisation.start_structured(network, pretraining, cfg.seed)
+    return network
 
 
 def enter_group(device: str, precision: str, in_group: bool) -> Place:
@@ -181,21 +186,22 @@ def read_shard(path: Path) -> Ragged:
     return Folder(path.parent).ragged(path.name, memory_map=True)
 
 
-def publish(network: Any, tokenizer: Any, result: dict[str, Any], folder: Path, final: Path) -> None:
-    """Write the model's folder beside its checkpoints, give it its final name in one step, and drop the checkpoints."""
+def publish(network: Any, job: TrainingJob, folder: Path, final: Path, result: dict[str, Any] | None = None) -> None:
+    """Write a model's folder with its tokenizer beside the checkpoints, and give it its final name in one step."""
     from transformers.utils import logging
 
-    from pcfg_artifact.workers import checkpoints
+    from pcfg_artifact.mlm import tokenizer
 
     logging.disable_progress_bar()
-    unfinished = folder / "finished"
+    unfinished = folder / f"{storage.TEMPORARY}{final.parent.name}"
     try:
+        shutil.rmtree(unfinished, ignore_errors=True)
         network.save_pretrained(unfinished)
-        tokenizer.save_pretrained(unfinished)
-        storage.write_json(unfinished / FINISHED, result)
+        tokenizer.build_tokenizer(job.words, job.config.max_length).save_pretrained(unfinished)
+        if result is not None:
+            storage.write_json(unfinished / FINISHED, result)
         final.parent.mkdir(parents=True, exist_ok=True)
         os.replace(unfinished, final)
-        checkpoints.remove_all(folder)
     except OSError as error:
         raise StageError(f"cannot write {final}: {error.strerror or error}; the last checkpoint is intact: "
                          f"free space and run the same command again") from error

@@ -16,6 +16,8 @@ from pcfg_artifact.parsing.masks import Masking
 from pcfg_artifact.ragged import Ragged
 
 N_WORDS, STEPS, BATCH = 60, 20, 16
+# float16 where this processor's build of torch can multiply it
+RECIPE_PRECISIONS = ("float32", "float16") if torch.amp.is_autocast_available("cpu") else ("float32",)
 
 
 def small_corpus(batch_tokens: int) -> MaskedCorpus:
@@ -40,10 +42,38 @@ def train_small(precision: str, batch_tokens: int, place: Place = Place()):  # n
     return np.array([*progress.losses, progress.validation[-1][1]]), weights
 
 
+def train_recipe(precision: str, dropout: float, place: Place = Place(), start=None, save=None):  # noqa: B008
+    """The paper's recipe, narrow: 32 blocks of 128 tokens a step.  (loss of every step, all weights in one vector)."""
+    torch.set_num_threads(1)
+    rng = np.random.default_rng(0)
+    sentences = Ragged.from_rows([rng.random(rng.integers(3, 60)) ** 3 * N_WORDS for _ in range(1500)], np.uint16)
+    corpus = MaskedCorpus(sentences, n_words=N_WORDS, masking=Masking(0.40), seed=1, batch_size=32, batch_tokens=1024,
+                          max_length=126, packing=128)
+    config = build_config(Shape(4, 1), n_words=N_WORDS, width=64, max_length=126, dropout=dropout, layer_norm="pre")
+    model = build_model(config, 0)
+    place = Place(place.rank, place.world_size, "cpu", precision)
+    recipe = Recipe(steps=STEPS, schedule_steps=23_000, warmup_steps=1_380, learning_rate=2e-3, weight_decay=0.01,
+                    clip=None)
+    progress = train(model, corpus, recipe, seed=0, place=place, start=start, save=save, save_every=STEPS // 2)
+    weights = torch.cat([p.detach().flatten() for p in model.parameters()]).numpy()
+    return np.array(progress.losses), weights
+
+
+def train_and_resume(place: Place):
+    """Twice with dropout: unbroken, and from the checkpoint that the first run left half way."""
+    saved: list = []
+    yield "unbroken", train_recipe("float32", 0.1, place, save=saved.append)
+    half_way = saved[:1] if place.rank == 0 else [None]
+    distributed.broadcast_object_list(half_way)  # only process 0 saves
+    yield "resumed", train_recipe("float32", 0.1, place, start=half_way[0])
+
+
 if __name__ == "__main__":
     distributed.init_process_group("gloo")
     here = Place(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
-    for name in ("float64", "float32"):
-        losses, weights = train_small(name, 10_000, here)
+    found = {name: train_small(name, 10_000, here) for name in ("float64", "float32")}
+    found |= {f"recipe-{name}": train_recipe(name, 0.0, here) for name in RECIPE_PRECISIONS}
+    found |= dict(train_and_resume(here))
+    for name, (losses, weights) in found.items():
         np.savez(Path(sys.argv[1]) / f"{name}-{here.rank}.npz", losses=losses, weights=weights)
     distributed.destroy_process_group()

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from pcfg_artifact.grammar import sample_trees
-from pcfg_artifact.mlm.data import assemble
-from pcfg_artifact.mlm.evaluation import mean_loss, predictions
+from pcfg_artifact.mlm.evaluation import as_batch, mean_loss, predictions
 from pcfg_artifact.mlm.model import Shape, build_config, build_model
 from pcfg_artifact.mlm.optimum import (
     NAMED_MASKS,
@@ -94,8 +93,7 @@ def test_predictions_one_by_one_equal_padded_batches(tiny_grammar, sentences):
     assert together.keys() == alone.keys() == set(range(len(masked)))
     for s, row in together.items():
         np.testing.assert_allclose(row, alone[s], rtol=0, atol=1e-12)
-    batches = [assemble(s.words[None], s.seen[None], np.isin(np.arange(len(s.words)), s.positions)[None],
-                        np.array([len(s.words)])) for s in masked]
+    batches = [as_batch([s], [1]) for s in masked]
     targets = [together[k][np.arange(len(s.positions)), s.words[s.positions]] for k, s in enumerate(masked)]
     assert mean_loss(model, batches) == pytest.approx(-np.concatenate(targets).mean(), abs=1e-12)
 

@@ -99,6 +99,21 @@ def test_rows_have_perplexities_between_the_optimum_and_unigram(finished):
     assert {"tokens_per_second", "padding_share", "peak_memory_mb", "world_size"} <= finished.facts["A2L1"].keys()
 
 
+def test_the_model_before_training_is_kept_beside_the_trained_one(finished, run_folder):
+    """What probes call untrained is where training began: the same start, from the same sentences."""
+    from transformers import AutoModelForMaskedLM
+
+    from pcfg_artifact.workers.jobs import TrainingJob
+
+    for name in SMALL["models"]:
+        job = TrainingJob.read(finished.path(f"scratch/{name}/job.json"))
+        expected = trainer.first_network(job, trainer.read_shard(job.pretraining)).state_dict()
+        untrained, trained = (AutoModelForMaskedLM.from_pretrained(finished.path(f"{part}/{name}")).state_dict()
+                              for part in ("untrained", "models"))
+        assert all(torch.equal(untrained[key], expected[key]) for key in expected)
+        assert not all(torch.equal(trained[key], expected[key]) for key in expected)
+
+
 def test_a_finished_model_is_never_trained_again(finished, run_folder, monkeypatch):
     finished.path("models/A1L2/training.json").rename(run_folder / "aside.json")
     started = []
@@ -150,13 +165,16 @@ def test_kill_9_at_any_step_and_resume_gives_identical_weights_and_curve(finishe
 
 def test_the_worker_starts_torchrun_itself_whatever_a_cluster_put_into_the_environment(run_folder, monkeypatch):
     out = StageDir(run_folder / "two processes")
-    config = small_config(models=("A2L1",), steps=4, schedule_steps=4, processes=2)
+    config = small_config(models=("A2L1",), steps=4, schedule_steps=8, processes=2, packing=32, clip=None)
     monkeypatch.setenv("RANK", "3")
     monkeypatch.setenv("WORLD_SIZE", "8")
     write_jobs(config, run_folder, out)
     jobs.train_models(config, out, MACHINE)
     assert out.json("scratch/A2L1/facts")["world_size"] == 2
-    assert len(out.json("models/A2L1/training")["losses"]) == 4
+    found = out.json("models/A2L1/training")
+    assert len(found["losses"]) == 4
+    n_tokens = len(inputs_of(run_folder).sentences("validation").values) + 200  # a separator after each sentence
+    assert found["n_validation"] == -(-n_tokens // 31)  # blocks, each with its <s>
 
 
 def test_a_failure_is_told_in_the_words_of_this_run(tmp_path):

@@ -67,8 +67,9 @@ def world(tmp_path_factory):
     for name in MODELS:
         shape = build_config(Shape.parse(name), n_words=grammar.n_words, width=16, max_length=20, dropout=0.0,
                              initial_scale=0.2)
-        build_model(shape, 0).save_pretrained(out / "pretrain" / "models" / name)
-        build_tokenizer(grammar.words, 20).save_pretrained(out / "pretrain" / "models" / name)
+        for seed, part in enumerate(("models", "untrained")):
+            build_model(shape, seed).save_pretrained(out / "pretrain" / part / name)
+            build_tokenizer(grammar.words, 20).save_pretrained(out / "pretrain" / part / name)
     return profile, inputs, out
 
 
@@ -95,13 +96,22 @@ def cells(folder, table):
 def test_no_test_sentence_is_in_a_training_set_of_its_probe(world):
     profile, inputs, _ = world
     cfg = profile.probe
-    corpora, n_seen = read_corpora(inputs, cfg.max_length, cfg.n_train, cfg.n_test)
+    corpora, left_out = read_corpora(inputs, cfg.max_length, cfg.n_train, cfg.n_test)
     training = {tuple(words) for name in ("PCFG train", "PTB train") for words in corpora[name].sentences}
     for name in ("PCFG test", "PTB test"):
         assert not training & {tuple(words) for words in corpora[name].sentences}
-        assert n_seen[name] > 0  # this grammar repeats short sentences
-        assert n_seen[name] + len(corpora[name]) <= cfg.n_test
+        n_seen = left_out[name]["seen in training"]
+        assert n_seen > 0  # this grammar repeats short sentences
+        assert n_seen + len(corpora[name]) <= cfg.n_test
         assert max(corpora[name].lengths) <= cfg.max_length
+
+
+def test_sentences_that_are_too_long_are_left_out_and_counted(world):
+    profile, inputs, _ = world
+    _, left_out = read_corpora(inputs, 6, 10_000, 10_000)
+    for name, split in (("PCFG test", "probe_test"), ("PTB test", "test")):
+        trees = inputs.sampled_trees(split) if split.startswith("probe") else inputs.trees(split)
+        assert left_out[name]["too long"] == sum(len(tree.words()) > 6 for tree in trees) > 0
 
 
 def test_every_cell_of_the_probe_tables_is_filled(probed):

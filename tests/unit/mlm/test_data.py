@@ -5,38 +5,45 @@ import pytest
 
 from pcfg_artifact.errors import StageError
 from pcfg_artifact.mlm import tokenizer as tokens
-from pcfg_artifact.mlm.data import MaskedCorpus, assemble, cut_by_tokens
+from pcfg_artifact.mlm.data import MaskedCorpus
+from pcfg_artifact.mlm.layout import cut_by_tokens, lay_out
 from pcfg_artifact.parsing.masks import Masking, hide, uniform
 from pcfg_artifact.ragged import Ragged
 
 N_WORDS = 50
 
 
-def make_corpus(n=300, batch_size=32, batch_tokens=64, max_length=20, **masking):
+def make_corpus(n=300, batch_size=32, batch_tokens=64, max_length=20, packing=None, lengths=(1, 25), **masking):
     rng = np.random.default_rng(0)
-    sentences = Ragged.from_rows([rng.integers(0, N_WORDS, rng.integers(1, 25)) for _ in range(n)], np.uint16)
+    sentences = Ragged.from_rows([rng.integers(0, N_WORDS, rng.integers(*lengths)) for _ in range(n)], np.uint16)
     return MaskedCorpus(sentences, n_words=N_WORDS, masking=Masking(**{"rate": 0.15, **masking}), seed=3,
-                        batch_size=batch_size, batch_tokens=batch_tokens, max_length=max_length)
+                        batch_size=batch_size, batch_tokens=batch_tokens, max_length=max_length, packing=packing)
 
 
 def rows_of(share):
     """Every row of a share as (visible tokens, masked positions, targets), padding removed; sorted."""
     found = []
     for batch in share.batches:
-        width = batch.input_ids.shape[1]
-        row, column = np.divmod(batch.where, width)
-        for r, ids in enumerate(batch.input_ids):
-            n = width if batch.attention_mask is None else int(batch.attention_mask[r].sum())
-            assert (ids[n:] == tokens.PAD).all()
-            assert ids[0] == tokens.BEGIN
-            assert ids[n - 1] == tokens.END
-            found.append((tuple(ids[:n]), tuple(column[row == r]), tuple(batch.targets[row == r])))
+        begin = 0
+        for (n_rows, width), is_token in zip(batch.shapes, batch.is_token, strict=True):
+            for r in range(n_rows):
+                ids, positions = (part[begin:begin + width] for part in (batch.input_ids, batch.position_ids))
+                n = width if is_token is None else int(is_token[r].sum())
+                assert (ids[n:] == tokens.PAD).all()
+                assert (positions[n:] == tokens.PAD).all()
+                assert positions[:n].tolist() == list(range(tokens.PAD + 1, tokens.PAD + 1 + n))
+                assert ids[0] == tokens.BEGIN
+                mine = (batch.where >= begin) & (batch.where < begin + width)
+                found.append((tuple(ids[:n]), tuple(batch.where[mine] - begin), tuple(batch.targets[mine])))
+                begin += width
+        assert begin == len(batch.input_ids)
     return sorted(found)
 
 
+@pytest.mark.parametrize("packing", [None, 16])
 @pytest.mark.parametrize("world_size", [2, 3, 8])
-def test_processes_share_out_exactly_the_batch_of_one_process(world_size):
-    corpus = make_corpus()
+def test_processes_share_out_exactly_the_batch_of_one_process(world_size, packing):
+    corpus = make_corpus(packing=packing)
     for step in (0, 7, 30):  # step 7 straddles two epochs
         alone = corpus.step(step)
         shares = [corpus.step(step, rank, world_size) for rank in range(world_size)]
@@ -49,7 +56,7 @@ def test_processes_share_out_exactly_the_batch_of_one_process(world_size):
 def test_every_sentence_comes_once_per_epoch_in_another_order():
     corpus = make_corpus()
     n = len(corpus.usable)
-    stream = np.concatenate([corpus.sentences_of(step)[0] for step in range(2 * n // 32 + 1)])
+    stream = corpus.usable[np.concatenate([corpus.rows_of(step)[0] for step in range(2 * n // 32 + 1)])]
     assert sorted(stream[:n]) == sorted(stream[n:2 * n]) == corpus.usable.tolist()
     assert (stream[:n] != stream[n:2 * n]).any()
 
@@ -62,14 +69,56 @@ def test_masks_of_a_sentence_change_with_the_epoch_and_repeat_with_the_step():
 
 
 def test_masked_positions_hide_the_word_and_targets_name_it():
-    sentence = np.array([[4, 9, 2]])
-    is_masked = np.array([[False, True, False]])
-    batch = assemble(sentence, np.where(is_masked, -1, sentence), is_masked, np.array([3]))
     first = tokens.FIRST_WORD
-    assert batch.input_ids.tolist() == [[tokens.BEGIN, 4 + first, tokens.MASK, 2 + first, tokens.END]]
-    assert batch.attention_mask is None
-    assert batch.where.tolist() == [2]
-    assert batch.targets.tolist() == [9 + first]
+    truth = np.array([4 + first, 9 + first, 2 + first, tokens.END, 7 + first, tokens.END])
+    is_masked = np.array([False, True, False, False, True, False])
+    row, column = np.array([0, 0, 0, 0, 1, 1]), np.array([1, 2, 3, 4, 1, 2])
+    batch = lay_out(row, column, np.where(is_masked, tokens.MASK, truth), is_masked, truth, [1, 1])
+    assert batch.input_ids.tolist() == [tokens.BEGIN, 4 + first, tokens.MASK, 2 + first, tokens.END,
+                                        tokens.BEGIN, tokens.MASK, tokens.END]
+    assert batch.shapes == ((1, 5), (1, 3))
+    assert batch.is_token == (None, None)
+    assert batch.where.tolist() == [2, 6]
+    assert batch.targets.tolist() == [9 + first, 7 + first]
+    padded = lay_out(row, column, truth, is_masked, truth, [2])
+    assert padded.input_ids[5:].tolist() == [tokens.BEGIN, 7 + first, tokens.END, tokens.PAD, tokens.PAD]
+    assert padded.is_token[0].tolist() == [[True] * 5, [True] * 3 + [False] * 2]
+
+
+# ---- packing ---------------------------------------------------------------------------------------------------------
+
+
+def test_blocks_hold_all_sentences_end_to_end_each_with_its_separator():
+    corpus = make_corpus(packing=16, rate=0.0)
+    expected = [token for row in corpus.sentences.rows() for token in (*(row + tokens.FIRST_WORD), tokens.END)]
+    blocks = [expected[at:at + 15] for at in range(0, len(expected), 15)]
+    assert corpus.n_rows == len(blocks)
+    assert corpus.n_left_out == 0  # longer than a block: cut, not left out
+    step = make_corpus(packing=16, rate=0.0, batch_size=len(blocks)).step(0)
+    assert [ids for ids, _, _ in rows_of(step)] == sorted((tokens.BEGIN, *block) for block in blocks)
+
+
+def test_a_block_has_the_masks_of_its_sentences():
+    """Masks belong to words of sentences: packed or not, the same ones are hidden, a separator never is."""
+    packed, alone = make_corpus(packing=16, rate=0.4), make_corpus(rate=0.4, max_length=25)
+    targets = [sorted(t for batch in corpus.in_order("validation") for t in batch.targets)
+               for corpus in (packed, alone)]
+    assert targets[0] == targets[1]
+    assert len(targets[0]) > 1000
+    for ids, columns, _ in rows_of(packed.step(2)):
+        assert all(ids[c] == tokens.MASK for c in columns)
+
+
+def test_packing_changes_nothing_where_a_block_holds_one_sentence():
+    packed, alone = (make_corpus(packing=packing, lengths=(14, 15), rate=0.4, corruption="80/10/10")
+                     for packing in (16, None))
+    for step in (0, 7, 30):
+        ours, theirs = packed.step(step), alone.step(step)
+        assert ours.n_masked == theirs.n_masked
+        for a, b in zip(ours.batches, theirs.batches, strict=True):
+            assert a.shapes == b.shapes
+            for part in ("input_ids", "position_ids", "where", "targets"):
+                assert np.array_equal(getattr(a, part), getattr(b, part))
 
 
 def test_shares_of_80_10_10():
@@ -93,12 +142,17 @@ def test_uniform_numbers_are_uniform_and_do_not_depend_on_the_batch():
     assert abs(np.corrcoef(drawn[:-1, 0], drawn[1:, 0])[0, 1]) < 0.2
 
 
-def test_runs_keep_to_the_token_limit_and_lose_no_row():
+def test_micro_batches_keep_to_the_token_limit_and_lose_no_row():
     widths = np.sort(np.random.default_rng(1).integers(3, 60, 500))[::-1]
-    runs = cut_by_tokens(np.arange(500), widths, 256)
-    assert np.concatenate(runs).tolist() == list(range(500))
-    assert all(len(run) == 1 or len(run) * widths[run[0]] <= 256 for run in runs)
-    padded = sum(len(run) * widths[run[0]] for run in runs)
+    batches = cut_by_tokens(np.arange(500), widths, 256)
+    assert np.concatenate([rows for rows, _ in batches]).tolist() == list(range(500))
+    padded = 0
+    for rows, sizes in batches:
+        assert sum(sizes) == len(rows)
+        firsts = rows[np.cumsum([0, *sizes[:-1]])]
+        tokens_here = int((widths[firsts] * sizes).sum())
+        assert len(rows) == 1 or tokens_here <= 256
+        padded += tokens_here
     assert 1 - widths.sum() / padded < 0.1
 
 

@@ -1,0 +1,95 @@
+"""RoBERTa's forward pass over a flat batch (layout.py), with the weights of the transformers model it is given.
+
+The numbers are those of the model's own forward pass.  It differs in what it launches: linear layers see the tokens of
+all rectangles at once, queries, keys and values come from one product, and there is no padding to speak of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from pcfg_artifact.mlm.layout import Batch
+from pcfg_artifact.mlm.model import MaskedLM, is_pre_norm
+
+
+class Inputs(NamedTuple):
+    """A Batch on its device, without what is predicted; is_token is (rows, 1, 1, width) for attention."""
+
+    input_ids: torch.Tensor
+    position_ids: torch.Tensor
+    shapes: Sequence[tuple[int, int]]
+    is_token: Sequence[torch.Tensor | None]
+
+
+def to_device(batch: Batch, device: torch.device) -> tuple[Inputs, torch.Tensor, torch.Tensor]:
+    """(inputs, where, targets)"""
+
+    def moved(array: np.ndarray) -> torch.Tensor:
+        host = torch.from_numpy(array)
+        return host if device.type == "cpu" else host.pin_memory().to(device, non_blocking=True)
+
+    is_token = [None if mask is None else moved(mask)[:, None, None] for mask in batch.is_token]
+    inputs = Inputs(moved(batch.input_ids), moved(batch.position_ids), batch.shapes, is_token)
+    return inputs, moved(batch.where), moved(batch.targets)
+
+
+def encode(model: MaskedLM, inputs: Inputs) -> torch.Tensor:
+    """(tokens, width) hidden states of the last layer, as the model's head reads them."""
+    base: Any = model.base_model
+    config = model.config
+    dropout = config.hidden_dropout_prob if model.training else 0.0
+    is_pre = is_pre_norm(config)
+    embeddings = base.embeddings
+    hidden = embeddings.word_embeddings(inputs.input_ids) + embeddings.token_type_embeddings.weight[0]
+    hidden = embeddings.LayerNorm(hidden + embeddings.position_embeddings(inputs.position_ids))
+    hidden = functional.dropout(hidden, dropout, model.training)
+    for layer in base.encoder.layer:
+        attention, inner, outer = layer.attention, layer.intermediate, layer.output
+        mixed = attend(attention.self, attention.LayerNorm(hidden) if is_pre else hidden, inputs, model.training)
+        mixed = hidden + functional.dropout(attention.output.dense(mixed), dropout, model.training)
+        hidden = mixed if is_pre else attention.output.LayerNorm(mixed)
+        activated = inner.intermediate_act_fn(inner.dense(inner.LayerNorm(hidden) if is_pre else hidden))
+        hidden = hidden + functional.dropout(outer.dense(activated), dropout, model.training)
+        hidden = hidden if is_pre else outer.LayerNorm(hidden)
+    return base.LayerNorm(hidden) if is_pre else hidden
+
+
+def attend(heads: Any, hidden: torch.Tensor, inputs: Inputs, is_training: bool) -> torch.Tensor:
+    """(tokens, width) what each token takes from the others of its row."""
+    parts = (heads.query, heads.key, heads.value)
+    mixed = functional.linear(hidden, torch.cat([part.weight for part in parts]),
+                              torch.cat([part.bias for part in parts]))
+    taken = []
+    of_rectangle = mixed.split([rows * width for rows, width in inputs.shapes])
+    for values, (rows, width), is_token in zip(of_rectangle, inputs.shapes, inputs.is_token, strict=True):
+        by_head = values.view(rows, width, 3, heads.num_attention_heads, heads.attention_head_size)
+        query, key, value = by_head.permute(2, 0, 3, 1, 4).unbind(0)
+        found = functional.scaled_dot_product_attention(query, key, value, is_token,
+                                                        heads.dropout.p if is_training else 0.0)
+        taken.append(found.transpose(1, 2).reshape(rows * width, -1))
+    return torch.cat(taken)
+
+
+def masked_logits(model: MaskedLM, inputs: Inputs, where: torch.Tensor) -> torch.Tensor:
+    """(masked, vocabulary) scores at the flat positions `where`; the vocabulary projection is computed only there."""
+    return model.lm_head(encode(model, inputs).index_select(0, where))
+
+
+class MaskedLoss(torch.nn.Module):
+    """Negative log-likelihood at the masked positions, summed."""
+
+    def __init__(self, model: MaskedLM) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, inputs: Inputs, where: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """where (masked,) into the flat tokens; targets (masked,) token ids."""
+        logits = masked_logits(self.model, inputs, where)
+        if logits.dtype in (torch.float16, torch.bfloat16):
+            logits = logits.float()
+        return functional.cross_entropy(logits, targets, reduction="sum")
