@@ -22,6 +22,7 @@ from pcfg_artifact.treebank.tree import Tree
 UNREADABLE = re.compile("[\0\udc80-\udcff]")
 BRACKET = re.compile(r"[()]")
 LABEL = re.compile(r"\(\s*+([^\s()]*+)")
+LEAST_EVIDENCE = 3  # lines that begin as trees begin, before a text of balanced brackets is called wrong
 LONE_CLOSING = re.compile(r"^[^\S\n]*\)[)\s]*?$", re.MULTILINE)
 
 
@@ -81,15 +82,17 @@ def first_swallowed(text: str, found: Sequence[Found]) -> Broken | None:
     if not inner:
         return None
     over = [(item, starts) for item in found if (starts := _within(inner, item.begin, item.end))]
-    if 2 * len(over) >= len(found):
+    roots = {item.tree.label for item in found}
+    suspects = [(item, starts) for item, starts in over if all(_label_at(text, start) in roots for start in starts)]
+    n_single, n_over = len(found) - len(over), len(over) - len(suspects)
+    if not suspects or (n_over and n_over >= n_single):
         return None
-    roots = {item.tree.label for item in found if not _within(inner, item.begin, item.end)}
-    for item, starts in over:
-        if all(_label_at(text, start) in roots for start in starts):
-            line = text.count("\n", 0, starts[0]) + 1
-            return Broken(item.begin, f"a tree that begins here runs over line {line}, where the layout begins another "
-                                      f"one: a closing bracket is missing", item.begin)
-    return None
+    item, starts = suspects[0]
+    if n_single + len(starts) < LEAST_EVIDENCE:
+        return None
+    line = text.count("\n", 0, starts[0]) + 1
+    return Broken(item.begin, f"a tree that begins here runs over line {line}, where the layout begins another one: a "
+                              f"closing bracket is missing", item.begin)
 
 
 def recover(text: str, document: str) -> tuple[list[Tree], list[BadTree]]:
@@ -123,18 +126,19 @@ class _Recovery:
     def run(self) -> tuple[list[Found], list[Loss]]:
         pieces = [self._read(start, stop) for start, stop in self.chunks]
         units: list[tuple[Piece, bool]] = []  # what is read by itself or joined, and which of the two
+        joined: list[int] = []
         c = 0
         while c < len(pieces):
             whole = self._join(c)
             is_joined = whole is not None and whole.is_balanced and not whole.lost
             units.append((whole, True) if whole is not None and is_joined else (pieces[c], False))
+            joined += [c] if is_joined else []
             c = self.ends[c] + 1 if is_joined else c + 1
-        n_joined, n_single = (sum(len(piece.found) for piece, is_joined in units
-                                  if is_joined == which and not piece.lost) for which in (True, False))
-        if n_joined and n_joined >= n_single:
-            return self._choose_loose(pieces, _roots(units))
-        return self._choose(pieces, {item.tree.label for piece, is_joined in units if not is_joined
-                                     for item in piece.found})
+        n_single = sum(len(piece.found) for piece, is_joined in units if not is_joined and not piece.lost)
+        roots = _roots([piece for piece, _ in units])
+        n_joined = sum(not self._looks_swallowed(c, roots) for c in joined)
+        choose = self._choose_loose if n_joined and n_joined >= n_single else self._choose
+        return choose(pieces, roots)
 
     def _choose(self, pieces: list[Piece], roots: set[str]) -> tuple[list[Found], list[Loss]]:
         """What is kept and lost where a tree is a chunk as a rule; roots: labels of such trees."""
@@ -246,17 +250,17 @@ class _Recovery:
         return Piece(found, lost, False)
 
 
-def _roots(units: list[tuple[Piece, bool]]) -> set[str]:
-    """Labels of whole trees where trees run over chunks: the most frequent one, and those that follow no damage."""
-    labels = Counter(piece.found[0].tree.label for piece, is_joined in units if is_joined)
-    roots = {labels.most_common(1)[0][0]}
+def _roots(pieces: list[Piece]) -> set[str]:
+    """Labels of whole trees: the most frequent one, and those that do not follow damage, whose parts may look whole."""
+    labels = Counter(piece.found[0].tree.label for piece in pieces if piece.found and not piece.lost)
+    roots = {label for label, _ in labels.most_common(1)}
     is_after_damage = False
-    for piece, _ in units:
+    for piece in pieces:
         if piece.lost:
             is_after_damage = True
         elif piece.found and (not is_after_damage or piece.found[0].tree.label in roots):
             is_after_damage = False
-            roots.add(piece.found[0].tree.label)
+            roots.update(item.tree.label for item in piece.found)
     return roots
 
 
