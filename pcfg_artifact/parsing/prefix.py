@@ -11,7 +11,6 @@ quadratic in the length.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -113,20 +112,14 @@ class Prefix:
         w = int(self.grammar.pcfg.encode([""] * self.length + [word])[-1]) if isinstance(word, str) else int(word)
         if w >= self.grammar.pcfg.n_words:
             raise UsageError(f"word id {w} is outside this grammar's {self.grammar.pcfg.n_words} words")
-        if self.is_possible and not (w >= 0 and self.log_next(w) > -np.inf):
-            self.impossible_at = self.length
-        self.ids.append(w)
-        if not self.is_possible:
-            self.next_word, self.log_prob, self.n_open = np.zeros_like(self.next_word), -np.inf, 0.0
-        elif not self._read(w):
-            self._begin_again_in_log_space()
+        self._read(np.array([w]))
         return self
 
     def log_next(self, w: int) -> float:
         """Log probability that word w comes next (-1: that nothing does); right even where next_word rounds to 0."""
         if not self.is_possible:
             return -np.inf
-        return float(self._row[w] if self._log else log_of(self._row[w]))
+        return float(self._logarithm(self._row[w]))
 
     def ending_spans(self) -> np.ndarray:
         """(t,) probability that (i, t) is a span of the tree, given the t words read: known without looking back."""
@@ -176,33 +169,49 @@ class Prefix:
         self.log_prob, self.n_open = self.grammar.log_total, 0.0
         if not kernels.begin(self._tables, self._state, self._row, log):
             self._begin(longest, True)
-        self.next_word = self._row.copy() if self._log is None else np.exp(self._row)
+        self.next_word = self._probability(self._row)
 
-    def _read(self, w: int) -> bool:
-        """One more column; False where linear space cannot hold it."""
-        if self.length > self._longest:
-            self._widen()
-        prob, row = float(self._row[w]), np.empty_like(self._row)
-        start = self.length - 1
-        while True:
-            status, n_open = kernels.read_word(self._tables, self._state, self.length, w, prob, row, start, self._log)
-            if status < 0:
-                break
-            self._make_room()
-            start = status
+    def _read(self, words: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Read the words; next_word (n+1, V+1) and n_open (n+1,) before each and at the end, and log_probs (n,)."""
+        n, t = len(words), self.length
+        rows, n_open, log_probs = np.empty((n + 1, len(self._row))), np.zeros(n + 1), np.full(n, -np.inf)
+        rows[0], n_open[0] = self._row, self._weight(self.n_open)
+        status, done = kernels.DONE, 0
+        if self.is_possible:
+            while self._longest < t + n:
+                self._widen()
+            status, done = kernels.read_words(self._tables, self._state, t, words, 0, status, rows, n_open, self._log)
+            while status >= 0:
+                self._make_room()
+                status, done = kernels.read_words(self._tables, self._state, t, words, done, status, rows, n_open,
+                                                  self._log)
         if status == kernels.OUT_OF_RANGE:
-            return False
-        self._row = row
-        self.log_prob += prob if self._log else math.log(prob)
-        self.next_word, self.n_open = (row, n_open) if self._log is None else (np.exp(row), float(np.exp(n_open)))
-        return True
+            return self._read_in_log_space(words)
+        if status == kernels.IMPOSSIBLE:
+            self.impossible_at = t + done
+        log_probs[:done] = self._logarithm(rows[np.arange(done), words[:done]])
+        rows[done + 1:], n_open[done + 1:] = self._weight(0.0), self._weight(0.0)
+        self.ids += words.tolist()
+        self._row = rows[-1]
+        rows, n_open = self._probability(rows), self._probability(n_open)
+        self.next_word, self.n_open, self.log_prob = rows[-1], float(n_open[-1]), self.log_prob + float(log_probs.sum())
+        return rows, n_open, log_probs
 
-    def _begin_again_in_log_space(self) -> None:
-        words, self.ids = self.ids, []
+    def _read_in_log_space(self, words: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Begin again with logarithms, which hold any value."""
+        before, self.ids = np.array(self.ids, np.int64), []
         self._begin(self._longest, True)
-        for w in words:
-            self.ids.append(w)
-            self._read(w)
+        rows, n_open, log_probs = self._read(np.append(before, words))
+        return rows[len(before):], n_open[len(before):], log_probs[len(before):]
+
+    def _probability(self, values: np.ndarray) -> np.ndarray:
+        return values if self._log is None else np.exp(values)
+
+    def _logarithm(self, values: np.ndarray) -> np.ndarray:
+        return log_of(values) if self._log is None else values
+
+    def _weight(self, value: float) -> float:
+        return value if self._log is None else float(log_of(np.array(value)))
 
     def _make_room(self) -> None:
         """Twice the rows, twice the entries."""
@@ -251,17 +260,11 @@ def next_words(grammar: PCFG, sentence: Sentence) -> NextWords:
     """The next-word distribution after every prefix of a sentence (words, or word ids), in one pass from the left."""
     ids = word_ids(grammar, sentence)
     prefix = Prefix(grammar, longest=max(len(ids), 1))
-    rows, log_prefix, log_probs, n_open = [prefix.next_word], [prefix.log_prob], [], [prefix.n_open]
-    for w in ids:
-        log_probs.append(prefix.log_next(w) if w >= 0 else -np.inf)
-        prefix.extend(int(w))
-        rows.append(prefix.next_word)
-        log_prefix.append(prefix.log_prob)
-        n_open.append(prefix.n_open)
-    log_probs.append(prefix.log_next(-1))
-    return NextWords(
-        ids=ids, next_word=np.array(rows), log_prefix=np.array(log_prefix), log_probs=np.array(log_probs),
-        n_open=np.array(n_open), log_prob=log_prefix[-1] + log_probs[-1], impossible_at=prefix.impossible_at)
+    next_word, n_open, log_probs = prefix._read(ids)
+    log_prefix = prefix.grammar.log_total + np.append(0.0, np.cumsum(log_probs))
+    log_probs = np.append(log_probs, prefix.log_next(-1))
+    return NextWords(ids=ids, next_word=next_word, log_prefix=log_prefix, log_probs=log_probs, n_open=n_open,
+                     log_prob=float(log_prefix[-1] + log_probs[-1]), impossible_at=prefix.impossible_at)
 
 
 def incremental_posteriors(grammar: PCFG, sentence: Sentence) -> Iterator[SpanPosteriors]:

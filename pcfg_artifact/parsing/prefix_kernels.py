@@ -31,7 +31,7 @@ WORD = 64  # bits of one word of a mask
 NO_ROW = np.uint32(0xFFFFFFFF)
 SMALLEST, LARGEST = 2.0 ** -900, 2.0 ** 900
 SMALLEST_RULE = 2.0 ** -100  # a value times a rule is then still a normal float64
-DONE, OUT_OF_RANGE = -1, -2  # a status of 0 or more: out of room at the cell that begins there
+DONE, OUT_OF_RANGE, IMPOSSIBLE = -1, -2, -3  # a status of 0 or more: out of room at the cell that begins there
 
 
 class State(NamedTuple):
@@ -350,9 +350,8 @@ def enter(grammar, state, a, i, j, value, entry, log):
     enter_right(grammar, state, a, i, value)
 
 
-@njit(nogil=True, cache=True)
-def read_word(grammar: Tables, state: State, j: int, word: int, prob: float, next_word: np.ndarray, start: int,
-              log: bool | None) -> tuple[int, float]:
+@njit(nogil=True)
+def read_word(grammar, state, j, word, prob, next_word, start, log):
     """Column j, from the cell that begins at `start` (j - 1 for a new word) leftwards; word j had probability `prob`.
 
     next_word (V + 1) gets the weights of what follows, the end last.  Returns a status and the expected number of
@@ -430,6 +429,26 @@ def read_word(grammar: Tables, state: State, j: int, word: int, prob: float, nex
     for c in range(n):
         n_open = plus(n_open, above[c], log)
     return (OUT_OF_RANGE if is_refused else DONE), n_open
+
+
+@njit(nogil=True, cache=True)
+def read_words(grammar: Tables, state: State, t: int, words: np.ndarray, done: int, start: int, rows: np.ndarray,
+               n_open: np.ndarray, log: bool | None) -> tuple[int, int]:
+    """Read words[done:] after t + done words; returns a status and how many of `words` are done.
+
+    rows (n + 1, V + 1): rows[m] are the weights of what may be words[m]; n_open (n + 1,) after each.  `start` is the
+    status of a call that had no room for words[done], else DONE.
+    """
+    for m in range(done, len(words)):
+        j, word = t + m + 1, words[m]
+        if word < 0 or rows[m, word] == zero(log):
+            return IMPOSSIBLE, m
+        status, n_open[m + 1] = read_word(grammar, state, j, word, rows[m, word], rows[m + 1],
+                                          start if start >= 0 else j - 1, log)
+        start = DONE
+        if status != DONE:
+            return status, m
+    return DONE, len(words)
 
 
 # ---- looking back ----------------------------------------------------------------------------------------------------
