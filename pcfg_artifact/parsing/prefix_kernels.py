@@ -289,7 +289,7 @@ def bits_between(low, high, word):
 @njit(nogil=True)
 def lowest(word, bits):
     """Number of the lowest bit that is set in a word of a mask."""
-    return uint64(WORD * word) + uint64(trailing_zeros(bits))
+    return uint64(WORD * word) + uint64(trailing_zeros(bits))  # type: ignore[call-arg]  # numba passes the context
 
 
 @njit(nogil=True)

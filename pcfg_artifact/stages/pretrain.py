@@ -95,7 +95,8 @@ def against_optimum(cfg: PretrainConfig, grammar: PCFG, inputs: Inputs, out: Sta
     models = {}
     for name in cfg.models:
         folder = out.path(f"models/{name}")
-        check_vocabulary(AutoTokenizer.from_pretrained(folder), grammar.words, str(folder))
+        tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+        check_vocabulary(tokenizer, grammar.words, str(folder))
         models[name] = AutoModelForMaskedLM.from_pretrained(folder).to(machine.device)
     metrics = []
     for masks, masking in NAMED_MASKS.items():
