@@ -27,7 +27,7 @@ TOOLS = {
     "compare": "say what differs between two runs, largest first",
     "export": "write the sampled corpora of a run as a datasets.DatasetDict",
     "record": "run a profile with one more seed and record what it gives",
-    "doctor": "check this machine, and say how to mend what is missing",
+    "doctor": "check this machine, and say how to fix what is missing",
 }
 MODULE_OF = {"construct": "construct_transformer", "probe": "probe_encoder", "sample": "draw"}
 OUT_VARIABLE = "PCFG_ARTIFACT_OUT"  # where the image writes; elsewhere `runs`

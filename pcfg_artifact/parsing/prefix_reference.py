@@ -1,4 +1,4 @@
-"""The oracle of prefixes: Jelinek and Lafferty's recurrence, written out and run anew for every question.
+"""The oracle of prefixes: Jelinek and Lafferty's recurrence, written out and run again for every question.
 
 P(A yields words i+1 .. t and more) is summed over the rules that begin A; the closure R is an inverse matrix; the next
 word is predicted by trying every word; the posterior of a span is what is lost when the span is forbidden.

@@ -104,7 +104,7 @@ def against_optimum(cfg: PretrainConfig, grammar: PCFG, inputs: Inputs, out: Sta
                                           max_length=min(cfg.exact_max_length, cfg.max_length))
         targets = [s.words[s.positions] for s in masked]
         exact = exact_rows(grammar, masked, masks, out, machine)
-        depths = [optimum.word_depths(trees[s.number].spans(), len(s.words)) for s in masked]
+        depths = [optimum.word_depths(trees[s.index].spans(), len(s.words)) for s in masked]
         known = optimum.circumstances(masked, depths)
         unigram = float(-np.log(unigram_probabilities(grammar, targets)).mean())
         if masking == Masking(cfg.mask_rate, cfg.corruption):
