@@ -37,6 +37,13 @@ def finished(treebank, tmp_path_factory):
     return out
 
 
+@pytest.mark.parametrize("stage", ["grammar", "sample", "construct"])
+def test_only_tables_of_the_stage_are_written(finished, stage):
+    tables = {metric.table for metric in read_metrics(finished / stage / "metrics.csv")}
+    assert tables
+    assert tables <= set(tables_of(stage))
+
+
 def test_every_construction_is_measured_and_agrees(finished):
     metrics = {metric.key[:3]: metric.value for metric in read_metrics(finished / "construct" / "metrics.csv")}
     for row in ("theorem_3.1", "theorem_3.2", "few", "low_rank", "few novm", "low_rank novm", "low_rank dense"):
@@ -112,10 +119,3 @@ def test_a_length_that_no_sampled_sentence_has_is_refused(finished, treebank, tm
     assert cli.main(["--profile", "smoke", "--treebank", treebank, "--out", str(finished), "--only", "construct",
                      *settings]) == 1
     assert "no sampled sentence has 4 words" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("stage", ["grammar", "sample", "construct"])
-def test_only_tables_of_the_stage_are_written(finished, stage):
-    tables = {metric.table for metric in read_metrics(finished / stage / "metrics.csv")}
-    assert tables
-    assert tables <= set(tables_of(stage))
