@@ -23,7 +23,7 @@ if [ -z "${PCFG_ARTIFACT_IN_IMAGE:-}" ]; then
         { echo "run_all.sh: python3 -m venv failed; on Debian and Ubuntu: apt install python3-venv" >&2; exit 2; }
       # shellcheck disable=SC2086 # PIP_ARGS is a list of options
       "$python" -m pip install --quiet --disable-pip-version-check ${PIP_ARGS:-} -r "$here/requirements.txt" >&2 ||
-        { echo "run_all.sh: installing requirements.txt failed; mend the cause above and run the same command again" >&2; exit 2; }
+        { echo "run_all.sh: installing requirements.txt failed; fix the cause above and run the same command again" >&2; exit 2; }
       echo "$wanted" >"$venv/requirements.sha256"
     fi
     exec 9>&-

@@ -11,12 +11,15 @@ from pathlib import Path
 
 from pcfg_artifact.errors import ArtifactError, UsageError
 
-# Each is a module of pcfg_artifact.tools with add_arguments(parser), run(args) -> exit code, and an EXAMPLE.
+# Each is a module of pcfg_artifact.tools with add_arguments(parser), run(args) -> exit code, and an EXAMPLE; the module
+# has the tool's name, or where a stage has that name the one in MODULE_OF.
 TOOLS = {
     "learn": "learn a grammar from a treebank",
     "sample": "draw sentences or trees from a grammar",
     "parse": "parse sentences, or score a grammar on a treebank",
     "mask": "rank the words that fit a masked position",
+    "next": "rank what can come next after the first words of a sentence",
+    "surprisal": "surprisal of every word under a grammar, and under a causal model",
     "bench": "measure speed and memory, ours against others",
     "construct": "build the transformer of a theorem from a grammar and run it on a sentence",
     "probe": "layer-wise F1 of any encoder folder on any treebank",
@@ -24,26 +27,50 @@ TOOLS = {
     "compare": "say what differs between two runs, largest first",
     "export": "write the sampled corpora of a run as a datasets.DatasetDict",
     "record": "run a profile with one more seed and record what it gives",
-    "doctor": "check this machine, and say how to mend what is missing",
+    "doctor": "check this machine, and say how to fix what is missing",
 }
+MODULE_OF = {"construct": "construct_transformer", "probe": "probe_encoder", "sample": "draw"}
 OUT_VARIABLE = "PCFG_ARTIFACT_OUT"  # where the image writes; elsewhere `runs`
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        if arguments and not arguments[0].startswith("-"):
-            return _run_tool(arguments[0], arguments[1:])
-        return _run_pipeline(arguments)
+        is_tool = bool(arguments) and not arguments[0].startswith("-")
+        code = _run_tool(arguments[0], arguments[1:]) if is_tool else _run_pipeline(arguments)
+        if sys.stdout is not None:
+            sys.stdout.flush()  # here, where a full disk can still be said
+        return code
     except ArtifactError as error:
-        print(f"error: {error}", file=sys.stderr)
+        _say(f"error: {error}")
         return error.exit_code
     except KeyboardInterrupt:
         print("interrupted; the same command continues where this one stopped", file=sys.stderr)
         return 130
     except BrokenPipeError:  # the reader of our output (head, less) has had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 0
+    except UnicodeEncodeError as error:
+        _say(f"error: standard output is {error.encoding}, which cannot show {error.object[error.start:error.end]!r}; "
+             f"set PYTHONIOENCODING=utf-8")
+        _drop_output()
+        return 2
+    except OSError as error:  # the machine refused what nobody foresaw: a full disk, a name that is too long
+        where = f" ({str(error.filename)[:200]})" if error.filename else " (standard output?)"
+        _say(f"error: {error.strerror or error}{where}; correct it and run the same command again")
+        _drop_output()
+        return 2
+
+
+def _say(text: str) -> None:
+    """One message on standard error; names of files may hold bytes that are no text."""
+    print(text.encode(errors="backslashreplace").decode(), file=sys.stderr)
+
+
+def _drop_output() -> None:
+    """What is still in the buffer of standard output goes nowhere, so that closing it cannot fail again."""
+    if sys.stdout is sys.__stdout__ and sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class _Parser(argparse.ArgumentParser):
@@ -57,7 +84,7 @@ def _run_tool(name: str, arguments: Sequence[str]) -> int:
     if name not in TOOLS:
         raise UsageError(f"unknown tool {name!r}; the tools are {', '.join(TOOLS)}, `run_all.sh test` runs the test "
                          f"suite, and without a tool name the pipeline runs (see --help)")
-    module = importlib.import_module(f"pcfg_artifact.tools.{name}")
+    module = importlib.import_module(f"pcfg_artifact.tools.{MODULE_OF.get(name, name)}")
     parser = _Parser(prog=f"run_all.sh {name}", description=module.__doc__, epilog=f"example: {module.EXAMPLE}",
                      formatter_class=argparse.RawDescriptionHelpFormatter)
     module.add_arguments(parser)

@@ -293,9 +293,12 @@ def _apply(values: dict[str, Any], setting: str) -> None:
         raise ConfigError(f"--set {setting!r} is not of the form key=value, e.g. --set sample.n_validation=100")
     try:
         value = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"--set {setting!r}: the value is not valid YAML ({error})") from error
+    # YAML alone is not enough: a date that does not exist, a tag that does not fit, brackets nested thousands deep.
+    except (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise ConfigError(f"--set {setting[:60]!r}: the value is not valid YAML ({error})") from error
     *path, last = key.split(".")
+    if key.split(".")[0] == "cost":  # for --dry-run alone, and not checked as the settings of stages are
+        raise ConfigError(f"--set {setting[:60]!r}: 'cost' says what the profile takes; it is measured, not set")
     section: Any = values
     for part in path:
         section = section.setdefault(part, {})

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 from pcfg_artifact.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from pcfg_artifact.approximation.algorithm import Approximation
     from pcfg_artifact.approximation.low_rank import LowRank, ProjectedChart, Projections, approximate_charts
     from pcfg_artifact.approximation.merging import choose_classes, merge_symbols
-    from pcfg_artifact.approximation.model import Approximation
     from pcfg_artifact.approximation.restriction import compact, restrict, select_symbols
     from pcfg_artifact.approximation.scores import (
         Trial,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MODULE_OF = {
     "SIGN_RULES": "signs",
     "STATISTICS": "transforms",
-    "Approximation": "model",
+    "Approximation": "algorithm",
     "Correlations": "transforms",
     "LowRank": "low_rank",
     "ProjectedChart": "low_rank",

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pcfg_artifact import cells
+from pcfg_artifact.approximation.algorithm import Approximation
 from pcfg_artifact.approximation.merging import choose_classes, merge_symbols
-from pcfg_artifact.approximation.model import Approximation
 from pcfg_artifact.approximation.restriction import restrict, select_symbols
 from pcfg_artifact.approximation.transforms import STATISTICS, Correlations
 from pcfg_artifact.grammar import PCFG

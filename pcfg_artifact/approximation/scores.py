@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pcfg_artifact import cells
-from pcfg_artifact.approximation.model import Approximation
+from pcfg_artifact.approximation.algorithm import Approximation
 from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.grammar.expectation import frequencies
 from pcfg_artifact.parsing import best_binary_tree, perplexity, span_f1
@@ -69,7 +69,7 @@ def parsing_scores(trees: Sequence[Tree], span_scores: Iterable[np.ndarray]) -> 
         predicted.append(best_binary_tree(scores))
         width = np.arange(len(scores))
         is_parsed.append(bool((scores[width[None, :] - width[:, None] >= 2] > 0).any()))
-    found = {}
+    found: dict[str, Score] = {}
     for suffix, chosen in (("", range(len(trees))), ("_parsed", np.flatnonzero(is_parsed).tolist())):
         for convention in CONVENTIONS:
             f1 = span_f1([trees[s] for s in chosen], [predicted[s] for s in chosen], convention)

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 from pcfg_artifact.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from pcfg_artifact.constructions.approximate import ApproximateInsideOutside
+    from pcfg_artifact.constructions.approximate_relative import ApproximateInsideOutside
     from pcfg_artifact.constructions.hard import HardAttentionInsideOutside
     from pcfg_artifact.constructions.relative import RelativeInsideOutside
     from pcfg_artifact.constructions.transformer import ConstructedTransformer
 
 MODULE_OF = {
-    "ApproximateInsideOutside": "approximate",
+    "ApproximateInsideOutside": "approximate_relative",
     "ConstructedTransformer": "transformer",
     "HardAttentionInsideOutside": "hard",
     "RelativeInsideOutside": "relative",

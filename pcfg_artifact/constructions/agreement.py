@@ -7,7 +7,7 @@ import numpy as np
 from pcfg_artifact.approximation.low_rank import approximate_charts
 from pcfg_artifact.approximation.restriction import restrict
 from pcfg_artifact.approximation.signs import inverse_of, rule_named, transform_of_width
-from pcfg_artifact.constructions.approximate import ApproximateInsideOutside
+from pcfg_artifact.constructions.approximate_relative import ApproximateInsideOutside
 from pcfg_artifact.constructions.weights import LayerWeights
 from pcfg_artifact.parsing import Chart
 from pcfg_artifact.parsing.leaves import Sentence, sentence_leaves

@@ -10,19 +10,19 @@ from pcfg_artifact.parsing import best_binary_tree
 
 
 def filled_cells(model: ConstructedTransformer, words: Sequence[str]) -> list[dict[str, Any]]:
-    """For every layer: its number from 1, its phase, the width of its spans, and their cells [i, j, largest entry].
+    """For every layer: its index from 1, its phase, the width of its spans, and their cells [i, j, largest entry].
 
     The root layer fills the whole sentence.  A layer for spans wider than the sentence fills no cell.
     """
     n, layers = len(words), []
     _, *steps = model.steps(words)
-    for number, (weights, embeddings) in enumerate(zip(model.plan.layers, steps, strict=True), start=1):
+    for index, (weights, embeddings) in enumerate(zip(model.plan.layers, steps, strict=True), start=1):
         phase, width = weights.computes
         width = n if width is None else width
         inside, outside = model.read_charts(embeddings)
         chart = inside if phase == "inside" else outside
         cells = [[i, i + width, float(chart[i, i + width].max())] for i in range(n - width + 1)]
-        layers.append({"layer": number, "phase": phase, "width": width, "cells": cells})
+        layers.append({"layer": index, "phase": phase, "width": width, "cells": cells})
     return layers
 
 

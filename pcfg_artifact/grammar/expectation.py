@@ -17,14 +17,28 @@ def child_matrix(grammar: PCFG) -> csc_matrix:
     return csc_matrix((values, (rows, columns)), shape=(grammar.n_nonterminals,) * 2)
 
 
-def spectral_radius(grammar: PCFG) -> float:
+def reachable(grammar: PCFG) -> np.ndarray:
+    """(N,) whether a draw can hold the symbol."""
+    found = grammar.root > 0
+    matrix = child_matrix(grammar)
+    while True:
+        more = found | (found @ matrix > 0)
+        if np.array_equal(more, found):
+            return found
+        found = more
+
+
+def spectral_radius(grammar: PCFG, *, among: np.ndarray | None = None) -> float:
     """Largest modulus of an eigenvalue of the child matrix over in-terminals; below 1, expected length is finite.
 
-    Strongly connected components are taken one by one: the matrix is block-triangular over them, and the whole one
-    would be defective, where a dense eigenvalue routine loses digits.
+    among (N,): of these symbols alone.  Strongly connected components are taken one by one: the matrix is
+    block-triangular over them, and the whole one would be defective, where a dense eigenvalue routine loses digits.
     """
     n = grammar.n_interminals
     matrix = child_matrix(grammar)[:n, :n]
+    if among is not None:
+        kept = np.flatnonzero(among[:n])
+        matrix = matrix[kept][:, kept]
     n_components, component = connected_components(matrix, connection="strong")
     radius = 0.0
     for c in range(n_components):
@@ -36,13 +50,18 @@ def spectral_radius(grammar: PCFG) -> float:
 
 def expected_counts(grammar: PCFG) -> np.ndarray:
     """(N,) expected number of nodes of each symbol in one tree drawn from the grammar."""
-    radius = spectral_radius(grammar)
+    drawn = reachable(grammar)
+    radius = spectral_radius(grammar, among=drawn)
     if not radius < 1.0:
         raise GrammarError(f"the spectral radius of the grammar is {radius:.6f}, expected below 1: "
                            f"trees drawn from it do not end with probability 1 in finite expected length")
     # count = root + count @ children
     system = identity(grammar.n_nonterminals, format="csc") - child_matrix(grammar)
-    return splu(system).solve(grammar.root, trans="T")
+    if drawn.all():
+        return splu(system).solve(grammar.root, trans="T")
+    counts = np.zeros(grammar.n_nonterminals)
+    counts[drawn] = splu(system[drawn][:, drawn].tocsc()).solve(grammar.root[drawn], trans="T")
+    return counts
 
 
 def expected_length(grammar: PCFG) -> float:

@@ -1,17 +1,18 @@
 """A PCFG from a treebank, by relative frequency."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from pcfg_artifact.errors import GrammarError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.grammar.unknown import signature
+from pcfg_artifact.progress import ProgressBar, no_progress
 from pcfg_artifact.treebank.binarise import binarise
 from pcfg_artifact.treebank.tree import Tree
 
 
 def learn_pcfg(trees: Sequence[Tree], variant: str = "vm", cutoff: int = 5,
-               progress: Callable[[Iterable], Iterable] = iter) -> PCFG:
+               progress: ProgressBar = no_progress) -> PCFG:
     """The unsmoothed relative-frequency PCFG of cleaned treebank trees.
 
     Words seen `cutoff` times or less become signatures.  Symbols are numbered by falling frequency, words too.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -42,6 +43,7 @@ class PCFG:
     is_proper: bool = True
 
     def __post_init__(self) -> None:
+        self._check_shapes()
         self._sort_rules()
         self._check()
 
@@ -114,10 +116,13 @@ class PCFG:
         interminals = tuple(dict.fromkeys(a for a, _, _, _ in binary))
         preterminals = tuple(dict.fromkeys(a for a, _, _ in lexical))
         words = tuple(dict.fromkeys(w for _, w, _ in lexical))
-        both = sorted(set(interminals) & set(preterminals))
+        both = set(interminals) & set(preterminals)
         if both:
+            head, word = next((a, w) for a, w, _ in lexical if a in both)
+            left, right = next((b, c) for a, b, c, _ in binary if a == head)
             raise GrammarError(
-                f"{both[0]!r} heads both binary and lexical rules; in-terminals and pre-terminals must be disjoint")
+                f"{head!r} heads both binary and lexical rules, {head} -> {left} {right} and {head} -> {word!r}; "
+                f"in-terminals and pre-terminals must be disjoint: give the words a symbol of their own")
         index = {name: a for a, name in enumerate(interminals + preterminals)}
         word_index = {w: i for i, w in enumerate(words)}
         mentioned = [(name, f"the rule {a} -> {b} {c}") for a, b, c, _ in binary for name in (b, c)]
@@ -147,6 +152,19 @@ class PCFG:
             lexical=np.stack([self.lexical[:, 0], new_id[self.lexical[:, 1]]], axis=1),
             word_counts=None if self.word_counts is None else self.word_counts[np.asarray(order)])
 
+    def _check_shapes(self) -> None:
+        n = self.n_nonterminals
+        shapes = [("binary", self.binary, (len(self.binary), 3), "iu"),
+                  ("lexical", self.lexical, (len(self.lexical), 2), "iu"),
+                  ("root", self.root, (n,), "iuf"), ("binary_prob", self.binary_prob, (len(self.binary),), "iuf"),
+                  ("lexical_prob", self.lexical_prob, (len(self.lexical),), "iuf"),
+                  ("symbol_counts", self.symbol_counts, (n,), "iuf"),
+                  ("word_counts", self.word_counts, (self.n_words,), "iuf")]
+        for name, array, shape, kinds in shapes:
+            if array is not None and (array.shape != shape or array.dtype.kind not in kinds):
+                raise GrammarError(f"{name} has shape {array.shape} and type {array.dtype}, expected {shape} "
+                                   f"{'integers' if kinds == 'iu' else 'numbers'}; the grammar is inconsistent")
+
     def _sort_rules(self) -> None:
         order = np.lexsort(self.binary.T[::-1])
         object.__setattr__(self, "binary", np.ascontiguousarray(self.binary[order], np.int32))
@@ -164,13 +182,6 @@ class PCFG:
             raise GrammarError("in-terminals and pre-terminals must be disjoint, and each name used once")
         if len(set(self.words)) != len(self.words):
             raise GrammarError("the vocabulary lists a word twice")
-        shapes = [("root", self.root, (len(names),)), ("binary_prob", self.binary_prob, (len(self.binary),)),
-                  ("lexical_prob", self.lexical_prob, (len(self.lexical),)),
-                  ("symbol_counts", self.symbol_counts, (len(names),)),
-                  ("word_counts", self.word_counts, (self.n_words,))]
-        for name, array, shape in shapes:
-            if array is not None and array.shape != shape:
-                raise GrammarError(f"{name} has shape {array.shape}, expected {shape}; the grammar is inconsistent")
         ranges = [("binary parents", self.binary[:, 0], 0, n_interminals),
                   ("binary children", self.binary[:, 1:], 0, len(names)),
                   ("lexical heads", self.lexical[:, 0], n_interminals, len(names)),
@@ -212,9 +223,21 @@ class PCFG:
     @classmethod
     def load(cls, path: str | Path) -> PCFG:
         """Read what `save` wrote; a truncated, inconsistent or foreign file is a GrammarError."""
-        meta, arrays = storage.load_bundle(Path(path), "grammar", FORMAT, VERSION, GrammarError)
         try:
-            return cls(interminals=tuple(meta["interminals"]), preterminals=tuple(meta["preterminals"]),
-                       words=tuple(meta["words"]), is_proper=meta["is_proper"], **arrays)
-        except (KeyError, TypeError, ValueError) as error:
+            meta, arrays = storage.load_bundle(Path(path), "grammar", FORMAT, VERSION, GrammarError)
+        except OSError as error:
+            raise GrammarError(f"cannot read {error.filename or path}: {error.strerror or error}; expected a grammar "
+                               f"folder that may be read") from error
+        except zipfile.BadZipFile as error:
+            raise GrammarError(f"{path}: grammar.npz is damaged ({error}); learn the grammar again") from error
+        try:
+            names = {key: meta[key] for key in ("interminals", "preterminals", "words")}
+            if not all(isinstance(found, list) and all(isinstance(name, str) for name in found)
+                       for found in names.values()) or not isinstance(meta["is_proper"], bool):
+                raise GrammarError(f"{path}: grammar.json does not list names; learn the grammar again")
+            return cls(interminals=tuple(names["interminals"]), preterminals=tuple(names["preterminals"]),
+                       words=tuple(names["words"]), is_proper=meta["is_proper"], **arrays)
+        except GrammarError as error:
+            raise GrammarError(f"{path}: {error}") from error
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise GrammarError(f"{path}: the grammar's parts do not fit together ({error}); learn it again") from error

@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit, uint64
 
 from pcfg_artifact.errors import GrammarError
-from pcfg_artifact.grammar.expectation import spectral_radius
+from pcfg_artifact.grammar.expectation import reachable, spectral_radius
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.ragged import Ragged
 from pcfg_artifact.seeding import derive_seed
@@ -82,9 +82,12 @@ class Sampler:
         grammar = self.grammar
         if not grammar.is_proper:
             raise GrammarError("cannot sample from a grammar whose rules do not sum to 1; normalise it first")
-        if self.max_length is None and not spectral_radius(grammar) < 1.0:
+        if self.max_length is None and not spectral_radius(grammar, among=reachable(grammar)) < 1.0:
             raise GrammarError("the grammar's draws have no finite expected length; give a length cap (max_length)")
         shortest = shortest_yield(grammar)[grammar.root > 0].min()
+        if shortest == np.inf:
+            raise GrammarError("no symbol of the root distribution ever ends in words, so that there is no sentence "
+                               "to draw; give it a rule that leads to words")
         if self.max_length is not None and self.max_length < shortest:
             raise GrammarError(f"max_length {self.max_length} is below the shortest sentence of the grammar "
                                f"({shortest:.0f} words); raise it")

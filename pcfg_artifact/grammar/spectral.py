@@ -7,7 +7,7 @@ E[Z Y'] = I.  Moments of these vectors are the tensors of the rules, in a basis 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,7 @@ from pcfg_artifact.errors import GrammarError
 from pcfg_artifact.grammar.latent import LatentPCFG, tensor_offsets
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.grammar.spectral_features import NONE, Nodes, collect_nodes, inside_features, outside_features
+from pcfg_artifact.progress import ProgressBar, no_progress
 from pcfg_artifact.seeding import stream
 from pcfg_artifact.treebank.tree import Tree
 
@@ -27,7 +28,6 @@ COUNT_OFFSET = 5  # added to a feature's count before its inverse root scales it
 VANISHING = 1e-8  # a singular value this small beside the largest is rounding
 DENSE_SIDE = 64  # matrices with a side up to this are decomposed whole: quicker than iterating
 
-Progress = Callable[[Iterable], Iterable]
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,7 @@ class NodeVectors:
 
 def learn_spectral(trees: Sequence[Tree], pcfg: PCFG, variant: str = "vm",
                    n_interminal_states: int = INTERMINAL_STATES, n_preterminal_states: int = PRETERMINAL_STATES,
-                   smoothing: float = SMOOTHING, seed: int = 0, progress: Progress = iter) -> LatentPCFG:
+                   smoothing: float = SMOOTHING, seed: int = 0, progress: ProgressBar = no_progress) -> LatentPCFG:
     """The spectral latent-variable PCFG of the treebank trees from which `pcfg` was learned."""
     vectors = node_vectors(collect_nodes(trees, pcfg, variant, progress), pcfg, n_interminal_states,
                            n_preterminal_states, seed, progress)
@@ -73,7 +73,7 @@ def state_limits(pcfg: PCFG, n_interminal_states: int, n_preterminal_states: int
 
 def node_vectors(nodes: Nodes, pcfg: PCFG, n_interminal_states: int = INTERMINAL_STATES,
                  n_preterminal_states: int = PRETERMINAL_STATES, seed: int = 0,
-                 progress: Progress = iter) -> NodeVectors:
+                 progress: ProgressBar = no_progress) -> NodeVectors:
     """Project the features of every node, symbol by symbol."""
     below, around = inside_features(nodes, pcfg), outside_features(nodes, pcfg)
     limit = state_limits(pcfg, n_interminal_states, n_preterminal_states)
@@ -129,7 +129,7 @@ def truncated_svd(matrix: sparse.csr_array, rank: int,
 
 
 def latent_pcfg(vectors: NodeVectors, pcfg: PCFG, smoothing: float = SMOOTHING,
-                progress: Progress = iter) -> LatentPCFG:
+                progress: ProgressBar = no_progress) -> LatentPCFG:
     """Rule tensors and root vectors from the vectors of all nodes."""
     if not smoothing >= 0:
         raise GrammarError(f"smoothing is {smoothing}, expected 0 or more")

@@ -5,13 +5,14 @@ All nodes of all trees lie in flat arrays, so that a feature is an integer and i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from pcfg_artifact.errors import GrammarError
 from pcfg_artifact.grammar.pcfg import PCFG
+from pcfg_artifact.progress import ProgressBar, no_progress
 from pcfg_artifact.treebank.binarise import binarise
 from pcfg_artifact.treebank.tree import Tree
 
@@ -41,7 +42,7 @@ class Nodes:
 
 
 def collect_nodes(trees: Sequence[Tree], grammar: PCFG, variant: str = "vm",
-                  progress: Callable[[Iterable], Iterable] = iter) -> Nodes:
+                  progress: ProgressBar = no_progress) -> Nodes:
     """The nodes of treebank trees, binarised; `grammar` is the PCFG learned from the same trees."""
     index = grammar.nonterminal_index
     symbols: list[int] = []

@@ -17,7 +17,7 @@ from pcfg_artifact.mlm.layout import Batch
 from pcfg_artifact.mlm.model import MaskedLM, is_pre_norm
 
 
-class Inputs(NamedTuple):
+class FlatInputs(NamedTuple):
     """A Batch on its device, without what is predicted; is_token is (rows, 1, 1, width) for attention."""
 
     input_ids: torch.Tensor
@@ -26,7 +26,7 @@ class Inputs(NamedTuple):
     is_token: Sequence[torch.Tensor | None]
 
 
-def to_device(batch: Batch, device: torch.device) -> tuple[Inputs, torch.Tensor, torch.Tensor]:
+def to_device(batch: Batch, device: torch.device) -> tuple[FlatInputs, torch.Tensor, torch.Tensor]:
     """(inputs, where, targets)"""
 
     def moved(array: np.ndarray) -> torch.Tensor:
@@ -34,11 +34,11 @@ def to_device(batch: Batch, device: torch.device) -> tuple[Inputs, torch.Tensor,
         return host if device.type == "cpu" else host.pin_memory().to(device, non_blocking=True)
 
     is_token = [None if mask is None else moved(mask)[:, None, None] for mask in batch.is_token]
-    inputs = Inputs(moved(batch.input_ids), moved(batch.position_ids), batch.shapes, is_token)
+    inputs = FlatInputs(moved(batch.input_ids), moved(batch.position_ids), batch.shapes, is_token)
     return inputs, moved(batch.where), moved(batch.targets)
 
 
-def encode(model: MaskedLM, inputs: Inputs) -> torch.Tensor:
+def encode(model: MaskedLM, inputs: FlatInputs) -> torch.Tensor:
     """(tokens, width) hidden states of the last layer, as the model's head reads them."""
     base: Any = model.base_model
     config = model.config
@@ -59,7 +59,7 @@ def encode(model: MaskedLM, inputs: Inputs) -> torch.Tensor:
     return base.LayerNorm(hidden) if is_pre else hidden
 
 
-def attend(heads: Any, hidden: torch.Tensor, inputs: Inputs, is_training: bool) -> torch.Tensor:
+def attend(heads: Any, hidden: torch.Tensor, inputs: FlatInputs, is_training: bool) -> torch.Tensor:
     """(tokens, width) what each token takes from the others of its row."""
     parts = (heads.query, heads.key, heads.value)
     mixed = functional.linear(hidden, torch.cat([part.weight for part in parts]),
@@ -75,7 +75,7 @@ def attend(heads: Any, hidden: torch.Tensor, inputs: Inputs, is_training: bool) 
     return torch.cat(taken)
 
 
-def masked_logits(model: MaskedLM, inputs: Inputs, where: torch.Tensor) -> torch.Tensor:
+def masked_logits(model: MaskedLM, inputs: FlatInputs, where: torch.Tensor) -> torch.Tensor:
     """(masked, vocabulary) scores at the flat positions `where`; the vocabulary projection is computed only there."""
     return model.lm_head(encode(model, inputs).index_select(0, where))
 
@@ -87,7 +87,7 @@ class MaskedLoss(torch.nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, inputs: Inputs, where: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    def forward(self, inputs: FlatInputs, where: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """where (masked,) into the flat tokens; targets (masked,) token ids."""
         logits = masked_logits(self.model, inputs, where)
         if logits.dtype in (torch.float16, torch.bfloat16):

@@ -25,7 +25,7 @@ from pcfg_artifact.ragged import Ragged
 class MaskedSentence:
     """One sentence under one set of masks: its words, what is seen of them (-1 = <mask>), and where to predict."""
 
-    number: int  # in its split
+    index: int  # in its split
     words: np.ndarray  # (L,)
     seen: np.ndarray  # (L,)
     positions: np.ndarray  # (masked,)

@@ -1,7 +1,7 @@
 """The training loop: one page from batch to weights, the same for one CPU process and for many GPUs.
 
 The loss of a step is the sum over all masked words of the global batch divided by their number, over processes and
-micro-batches; the number is known to every process beforehand because masks derive from sentence numbers.
+micro-batches; the number is known to every process beforehand because masks derive from the indices of sentences.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a process runs: its number, how many there are, its device, and the precision of its arithmetic."""
+    """Where a process runs: its rank, how many there are, its device, and the precision of its arithmetic."""
 
     rank: int = 0
     world_size: int = 1
@@ -60,7 +60,7 @@ class Place:
 
 
 @dataclass
-class Progress:
+class TrainingState:
     """Everything that training is after `step` updates: a checkpoint is exactly this."""
 
     step: int
@@ -71,9 +71,9 @@ class Progress:
 
 
 def train(model: MaskedLM, corpus: MaskedCorpus, recipe: Recipe, *, seed: int, place: Place = Place(),  # noqa: B008
-          start: Progress | None = None, save: Callable[[Progress], None] | None = None, save_every: int = 0,
+          start: TrainingState | None = None, save: Callable[[TrainingState], None] | None = None, save_every: int = 0,
           validate: Callable[[MaskedLM], float] | None = None, validate_every: int = 0,
-          report: Callable[[int, float], None] | None = None) -> Progress:
+          report: Callable[[int, float], None] | None = None) -> TrainingState:
     """Train `model` in place and return its curve; from `start`, it ends with the numbers of an unbroken run.
 
     `save` is called by process 0 every `save_every` steps, `validate` by all every `validate_every` and at the end.
@@ -83,9 +83,9 @@ def train(model: MaskedLM, corpus: MaskedCorpus, recipe: Recipe, *, seed: int, p
     optimizer = torch.optim.AdamW(parameter_groups(model, recipe.weight_decay), lr=recipe.learning_rate,
                                   betas=recipe.betas, eps=recipe.epsilon, fused=True)
     scaler = torch.amp.GradScaler(device.type, enabled=place.precision == "float16")
-    progress = Progress(0, [], [])
+    progress = TrainingState(0, [], [])
     if start is not None:
-        progress = Progress(start.step, list(start.losses), list(start.validation))
+        progress = TrainingState(start.step, list(start.losses), list(start.validation))
         restore(model, optimizer, scaler, start)
     module: Any = MaskedLoss(model)
     if place.world_size > 1:
@@ -166,18 +166,18 @@ def prefetched(corpus: MaskedCorpus, first: int, last: int, place: Place) -> Ite
 
 
 def capture(model: MaskedLM, optimizer: torch.optim.Optimizer, scaler: torch.amp.GradScaler,
-            progress: Progress) -> Progress:
+            progress: TrainingState) -> TrainingState:
     """A copy on the CPU of all that `restore` needs; tied weights appear once."""
     tensors = {}
     for name, parameter in model.named_parameters():
         tensors[f"weight.{name}"] = parameter.detach().cpu().clone()
         for key, value in optimizer.state[parameter].items():
             tensors[f"{key}.{name}"] = value.detach().cpu().clone()
-    return Progress(progress.step, list(progress.losses), list(progress.validation), tensors, scaler.state_dict())
+    return TrainingState(progress.step, list(progress.losses), list(progress.validation), tensors, scaler.state_dict())
 
 
 def restore(model: MaskedLM, optimizer: torch.optim.Optimizer, scaler: torch.amp.GradScaler,
-            progress: Progress) -> None:
+            progress: TrainingState) -> None:
     parameters = dict(model.named_parameters())
     expected = {f"{kind}.{name}" for name in parameters for kind in ("weight", "step", "exp_avg", "exp_avg_sq")}
     wrong = sorted(expected ^ set(progress.tensors))

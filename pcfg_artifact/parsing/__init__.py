@@ -6,7 +6,6 @@ from pcfg_artifact.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from pcfg_artifact.parsing.baselines import BASELINES
-    from pcfg_artifact.parsing.cells import cell_bounds
     from pcfg_artifact.parsing.charts import Chart, SpanChart
     from pcfg_artifact.parsing.decoding import (
         Parse,
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     )
     from pcfg_artifact.parsing.engine import LazyLeaves, each_chart, inside_outside, leaf_charts, log_probabilities
     from pcfg_artifact.parsing.labelling import labelled_tree
-    from pcfg_artifact.parsing.latent import LatentChart, latent_inside_outside, latent_parses
+    from pcfg_artifact.parsing.latent_engine import LatentChart, latent_inside_outside, latent_parses
     from pcfg_artifact.parsing.leaves import Sentence, emissions, sentence_leaves, word_ids
     from pcfg_artifact.parsing.masking import (
         masked_log_probs,
@@ -32,8 +31,10 @@ if TYPE_CHECKING:
     )
     from pcfg_artifact.parsing.masks import NAMED_MASKS, Masking
     from pcfg_artifact.parsing.options import EngineOptions
+    from pcfg_artifact.parsing.prefix import NextWords, Prefix, SpanPosteriors, incremental_posteriors, next_words
     from pcfg_artifact.parsing.registry import ENGINES, BestTree, Engine
     from pcfg_artifact.parsing.scoring import CONVENTIONS, SpanF1, gold_spans, span_f1
+    from pcfg_artifact.parsing.triangle import cell_bounds
 
 # Public name -> the module it comes from; a test compares this table with the imports above.
 MODULE_OF = {
@@ -45,27 +46,32 @@ MODULE_OF = {
     "Chart": "charts",
     "Engine": "registry",
     "EngineOptions": "options",
-    "LatentChart": "latent",
+    "LatentChart": "latent_engine",
     "LazyLeaves": "engine",
     "Masking": "masks",
+    "NextWords": "prefix",
     "Parse": "decoding",
+    "Prefix": "prefix",
     "Sentence": "leaves",
     "SpanChart": "charts",
     "SpanF1": "scoring",
+    "SpanPosteriors": "prefix",
     "best_binary_tree": "decoding",
-    "cell_bounds": "cells",
+    "cell_bounds": "triangle",
     "each_chart": "engine",
     "emissions": "leaves",
     "gold_spans": "scoring",
+    "incremental_posteriors": "prefix",
     "inside_outside": "engine",
     "labelled_recall": "decoding",
     "labelled_tree": "labelling",
-    "latent_inside_outside": "latent",
-    "latent_parses": "latent",
+    "latent_inside_outside": "latent_engine",
+    "latent_parses": "latent_engine",
     "leaf_charts": "engine",
     "log_probabilities": "engine",
     "masked_log_probs": "masking",
     "masked_word_distribution": "masking",
+    "next_words": "prefix",
     "one_mask_distributions": "masking",
     "one_mask_log_probs": "masking",
     "parses": "decoding",
@@ -80,12 +86,53 @@ MODULE_OF = {
     "word_ids": "leaves",
 }
 
-__all__ = ["BASELINES", "CONVENTIONS", "ENGINES", "NAMED_MASKS", "BestTree", "Chart", "Engine", "EngineOptions",
-           "LatentChart", "LazyLeaves", "Masking", "Parse", "Sentence", "SpanChart", "SpanF1", "best_binary_tree",
-           "cell_bounds", "each_chart", "emissions", "gold_spans", "inside_outside", "labelled_recall",
-           "labelled_tree", "latent_inside_outside", "latent_parses", "leaf_charts", "log_probabilities",
-           "masked_log_probs", "masked_word_distribution", "one_mask_distributions", "one_mask_log_probs", "parses",
-           "perplexity", "preterminal_outside", "sentence_leaves", "span_f1", "viterbi", "viterbi_trees",
-           "with_retries", "word_distributions", "word_ids"]
+__all__ = [
+    "BASELINES",
+    "CONVENTIONS",
+    "ENGINES",
+    "NAMED_MASKS",
+    "BestTree",
+    "Chart",
+    "Engine",
+    "EngineOptions",
+    "LatentChart",
+    "LazyLeaves",
+    "Masking",
+    "NextWords",
+    "Parse",
+    "Prefix",
+    "Sentence",
+    "SpanChart",
+    "SpanF1",
+    "SpanPosteriors",
+    "best_binary_tree",
+    "cell_bounds",
+    "each_chart",
+    "emissions",
+    "gold_spans",
+    "incremental_posteriors",
+    "inside_outside",
+    "labelled_recall",
+    "labelled_tree",
+    "latent_inside_outside",
+    "latent_parses",
+    "leaf_charts",
+    "log_probabilities",
+    "masked_log_probs",
+    "masked_word_distribution",
+    "next_words",
+    "one_mask_distributions",
+    "one_mask_log_probs",
+    "parses",
+    "perplexity",
+    "preterminal_outside",
+    "sentence_leaves",
+    "span_f1",
+    "viterbi",
+    "viterbi_trees",
+    "with_retries",
+    "word_distributions",
+    "word_ids",
+]
 
 __getattr__, __dir__ = lazy_exports(__name__, MODULE_OF)

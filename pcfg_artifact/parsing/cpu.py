@@ -15,12 +15,12 @@ from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.machine import available_memory
 from pcfg_artifact.ordered import ordered_map
 from pcfg_artifact.parsing import linear, logspace
-from pcfg_artifact.parsing.cells import cell_bounds, cell_of
 from pcfg_artifact.parsing.charts import Chart
 from pcfg_artifact.parsing.compiled import compiled
 from pcfg_artifact.parsing.options import DEFAULT, EngineOptions
 from pcfg_artifact.parsing.reference import log_of
 from pcfg_artifact.parsing.registry import BestTree
+from pcfg_artifact.parsing.triangle import cell_bounds, cell_of
 
 Result = TypeVar("Result")
 

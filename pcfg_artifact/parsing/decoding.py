@@ -9,12 +9,15 @@ from typing import TypeVar
 import numpy as np
 from numba import njit
 
+from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
+from pcfg_artifact.machine import available_memory
 from pcfg_artifact.parsing.charts import Chart, SpanChart
 from pcfg_artifact.parsing.engine import each_chart, leaves_of
 from pcfg_artifact.parsing.leaves import Sentence, word_ids
 from pcfg_artifact.parsing.options import DEFAULT, EngineOptions
 from pcfg_artifact.parsing.registry import engine_for
+from pcfg_artifact.parsing.triangle import n_cells
 from pcfg_artifact.treebank.tree import Tree
 
 Span = tuple[int, int]
@@ -76,9 +79,21 @@ def viterbi_trees(grammar: PCFG, sentences: Sequence[Sentence], options: EngineO
                   ) -> Iterator[tuple[float, Tree | None]]:
     """The same for every sentence, in order."""
     ids = [word_ids(grammar, sentence) for sentence in sentences]
+    _check_memory(max(map(len, ids), default=0), grammar.n_interminals)
     found = engine_for(grammar, options).best_trees(leaves_of(grammar, ids))
     for words, (log_prob, nodes) in zip(ids, found, strict=True):
         yield log_prob, _tree_of_nodes(grammar, nodes, words) if len(nodes) else None
+
+
+def _check_memory(length: int, n_interminals: int) -> None:
+    """Refuse a sentence whose dense chart may not fit, instead of being killed half-way."""
+    per_cell = 8 * n_interminals
+    needed, available = per_cell * n_cells(length), available_memory()
+    if needed > available:
+        fits = int((2 * available / max(per_cell, 1)) ** 0.5)
+        raise UsageError(f"the most probable tree of a sentence of {length:,} words needs {needed / 1e9:.1f} GB with "
+                         f"this grammar ({n_interminals:,} in-terminals), {available / 1e9:.1f} GB are free; leave out "
+                         f"sentences of more than about {fits:,} words, or use Labelled Recall (--decode recall)")
 
 
 def _tree_of_nodes(grammar: PCFG, nodes: np.ndarray, words: np.ndarray) -> Tree:

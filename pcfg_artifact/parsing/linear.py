@@ -19,8 +19,8 @@ import numpy as np
 from numba import njit, uint64
 from numba.cpython.unsafe.numbers import trailing_zeros
 
-from pcfg_artifact.parsing.cells import cell_of, n_cells
 from pcfg_artifact.parsing.compiled import INDEX, CompiledGrammar
+from pcfg_artifact.parsing.triangle import cell_of, n_cells
 
 DONE, DRIFTING, OUT_OF_RANGE = 0, 1, 2
 

@@ -11,10 +11,10 @@ import math
 import numpy as np
 from numba import njit
 
-from pcfg_artifact.parsing.cells import cell_of
 from pcfg_artifact.parsing.compiled import CompiledGrammar
 from pcfg_artifact.parsing.reference import log_of
 from pcfg_artifact.parsing.registry import BestTree
+from pcfg_artifact.parsing.triangle import cell_of
 
 
 @njit(nogil=True)

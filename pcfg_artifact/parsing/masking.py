@@ -14,12 +14,12 @@ import numpy as np
 
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
-from pcfg_artifact.parsing.cells import cell_of
 from pcfg_artifact.parsing.charts import Chart
 from pcfg_artifact.parsing.engine import LazyLeaves, each_chart, leaf_charts
 from pcfg_artifact.parsing.leaves import Sentence, emissions, sentence_leaves, word_ids
 from pcfg_artifact.parsing.masks import Masking, hide, selected_channel, visible_channel
 from pcfg_artifact.parsing.options import DEFAULT, EngineOptions
+from pcfg_artifact.parsing.triangle import cell_of
 from pcfg_artifact.seeding import derive_seed
 
 MASK_NAME = "named masks"  # of the random stream
@@ -91,28 +91,28 @@ def one_mask_log_probs(grammar: PCFG, sentences: Sequence[Sentence], options: En
 
 
 def masked_log_probs(grammar: PCFG, sentences: Sequence[Sentence], masking: Masking, seed: int,
-                     numbers: Sequence[int] | None = None, options: EngineOptions = DEFAULT
+                     indices: Sequence[int] | None = None, options: EngineOptions = DEFAULT
                      ) -> Iterator[np.ndarray]:
     """(masked,) per sentence: log probability of each selected word given what is seen, exact for the masking process.
 
-    The masks are those of (seed, number of the sentence, position), the same for every process and model; numbers are
+    The masks are those of (seed, index of the sentence, position), the same for every process and model; indices are
     0, 1, .. unless the sentences are a selection and keep their own.
     """
-    numbers = range(len(sentences)) if numbers is None else numbers
-    hidden = [hidden_words(grammar, sentence, masking, seed, number)
-              for sentence, number in zip(sentences, numbers, strict=True)]
+    indices = range(len(sentences)) if indices is None else indices
+    hidden = [hidden_words(grammar, sentence, masking, seed, index)
+              for sentence, index in zip(sentences, indices, strict=True)]
     leaves = LazyLeaves(lambda s: observed_leaves(grammar, hidden[s][1], masking), len(hidden))
     charts = leaf_charts(grammar, leaves, options)
     for (words, seen, positions), chart in zip(hidden, charts, strict=True):
         yield _log_probs(grammar, chart, words, seen, positions)
 
 
-def hidden_words(grammar: PCFG, sentence: Sentence, masking: Masking, seed: int, number: int
+def hidden_words(grammar: PCFG, sentence: Sentence, masking: Masking, seed: int, index: int
                  ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Word ids (L,), what is seen of them (L,), -1 = <mask>, and the selected positions, under the named masks."""
     words = word_ids(grammar, sentence)
     key = np.uint64(derive_seed(seed, MASK_NAME))
-    is_masked, seen = hide(words, key, np.uint64(number), np.arange(len(words)), masking, grammar.n_words)
+    is_masked, seen = hide(words, key, np.uint64(index), np.arange(len(words)), masking, grammar.n_words)
     return words, seen, np.flatnonzero(is_masked)
 
 

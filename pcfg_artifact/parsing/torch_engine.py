@@ -17,7 +17,6 @@ import torch
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.parsing import logspace
-from pcfg_artifact.parsing.cells import cell_bounds, n_cells
 from pcfg_artifact.parsing.charts import Chart
 from pcfg_artifact.parsing.compiled import LeafRules, compiled
 from pcfg_artifact.parsing.cpu import CpuEngine
@@ -25,6 +24,7 @@ from pcfg_artifact.parsing.options import DEFAULT, EngineOptions
 from pcfg_artifact.parsing.reference import log_of
 from pcfg_artifact.parsing.registry import BestTree
 from pcfg_artifact.parsing.torch_viterbi import best_subtrees
+from pcfg_artifact.parsing.triangle import cell_bounds, n_cells
 
 Result = TypeVar("Result")
 

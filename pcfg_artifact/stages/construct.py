@@ -68,11 +68,11 @@ def sampled_sentences(inputs: Inputs, grammar: PCFG, cfg: ConstructConfig) -> li
     """The first sampled sentences of every length in question; all of them have probability."""
     drawn, found = inputs.sentences("validation"), []
     for length in cfg.lengths:
-        numbers = np.flatnonzero(drawn.lengths == length)[:cfg.n_per_length]
-        if not len(numbers):
+        chosen = np.flatnonzero(drawn.lengths == length)[:cfg.n_per_length]
+        if not len(chosen):
             raise StageError(f"no sampled sentence has {length} words; choose other construct.lengths, "
                              f"or draw more with sample.n_validation")
-        found += [[grammar.words[w] for w in drawn.row(s)] for s in numbers]
+        found += [[grammar.words[w] for w in drawn.row(s)] for s in chosen]
     return found
 
 
@@ -136,9 +136,9 @@ def approximate_metrics(variant: str, grammar: PCFG, train: list[list[str]], sam
         longest = sorted(words, key=len)[-cfg.n_dense:]
         for charts, sentence in zip(dense.read_charts(dense(longest)), longest, strict=True):
             agreement.add(*approximate_errors(dense, sentence, charts))
-        for chart in CHARTS:
-            yield Metric(*cells.agreement(cells.constructed_model("low_rank dense", variant), chart), cfg.seed,
-                         agreement.worst(chart), len(longest), "relative_error")
+        for name in CHARTS:
+            yield Metric(*cells.agreement(cells.constructed_model("low_rank dense", variant), name), cfg.seed,
+                         agreement.worst(name), len(longest), "relative_error")
 
 
 def model_metrics(name: str, model: ConstructedTransformer, claimed: dict[str, int], agreement: Agreement,

@@ -95,7 +95,8 @@ def against_optimum(cfg: PretrainConfig, grammar: PCFG, inputs: Inputs, out: Sta
     models = {}
     for name in cfg.models:
         folder = out.path(f"models/{name}")
-        check_vocabulary(AutoTokenizer.from_pretrained(folder), grammar.words, str(folder))
+        tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+        check_vocabulary(tokenizer, grammar.words, str(folder))
         models[name] = AutoModelForMaskedLM.from_pretrained(folder).to(machine.device)
     metrics = []
     for masks, masking in NAMED_MASKS.items():
@@ -103,7 +104,7 @@ def against_optimum(cfg: PretrainConfig, grammar: PCFG, inputs: Inputs, out: Sta
                                           max_length=min(cfg.exact_max_length, cfg.max_length))
         targets = [s.words[s.positions] for s in masked]
         exact = exact_rows(grammar, masked, masks, out, machine)
-        depths = [optimum.word_depths(trees[s.number].spans(), len(s.words)) for s in masked]
+        depths = [optimum.word_depths(trees[s.index].spans(), len(s.words)) for s in masked]
         known = optimum.circumstances(masked, depths)
         unigram = float(-np.log(unigram_probabilities(grammar, targets)).mean())
         if masking == Masking(cfg.mask_rate, cfg.corruption):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.grammar.rulefile import from_text
 from pcfg_artifact.progress import progress
 from pcfg_artifact.treebank.reading import Treebank, read_treebank
+
+LARGEST = 2**31 - 1  # of a count: what no treebank, corpus or machine has, and every kernel can hold
 
 
 def add_treebank_arguments(parser: argparse.ArgumentParser, what: str = "", **options: Any) -> None:
@@ -25,7 +28,52 @@ def load_treebank(args: argparse.Namespace) -> Treebank:
     treebank = read_treebank(args.treebank, skip_bad_trees=args.skip_bad_trees, progress=progress)
     for bad in treebank.bad_trees:
         print(f"left out: {bad}", file=sys.stderr)
+    if treebank.bad_trees:
+        print(f"{len(treebank.bad_trees):,} places left out, {treebank.n_raw:,} trees read", file=sys.stderr)
+    for renamed in treebank.renamed:
+        print(f"renamed: {renamed}", file=sys.stderr)
     return treebank
+
+
+def refuse_counts(*counts: tuple[str, int | None, int]) -> None:
+    """Refuse a number below its least: (option, value, least); a value of None was not given."""
+    for option, value, least in counts:
+        if value is not None and value < least:
+            raise UsageError(f"{option} is {value}, expected {least} or more")
+        if value is not None and value > LARGEST:
+            raise UsageError(f"{option} is {shortened(value)}, expected at most {LARGEST:,}")
+
+
+def refuse_unwritable(names: Iterable[str], where: object, what: str) -> None:
+    """Refuse names that would be read back as something else from a line of words or brackets."""
+    for name in names:
+        if not name or any(character.isspace() or character == "\0" for character in name):
+            problem = "is empty" if not name else "has a blank in it" if " " in name else "has white space in it"
+            raise UsageError(f"the {what} {name!r} of {where} {problem}, so that the output could not be read back; "
+                             f"give it another name, for example {'_'.join(name.split()) or 'X'}")
+
+
+def refuse_unusable_folder(out: Path, option: str = "--out") -> None:
+    """Say before the work what would fail after it: an output folder that is a file, or that has no possible name."""
+    try:
+        is_file = out.exists() and not out.is_dir()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"cannot use {shortened(out)} for {option}: {reason}; give another folder") from error
+    if is_file:
+        raise UsageError(f"{option} {out} is a file; give a folder")
+
+
+def named_path(text: str) -> Path:
+    """An argument's type: a path with a name; the empty one would be the current folder."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("the path is empty; `.` is the current folder")
+    return Path(text)
+
+
+def shortened(path: object) -> str:
+    text = str(path)
+    return text if len(text) <= 80 else f"{text[:60]}... ({len(text)} characters)"
 
 
 def add_grammar_argument(parser: argparse.ArgumentParser) -> None:
@@ -35,12 +83,18 @@ def add_grammar_argument(parser: argparse.ArgumentParser) -> None:
 
 def load_grammar(path: Path) -> PCFG:
     """A grammar folder, or a text file of rules."""
-    if path.is_file():
-        try:
-            return from_text(path.read_text(encoding="utf-8"), str(path))
-        except UnicodeDecodeError as error:
-            raise UsageError(f"{path} is not a text file of rules ({error}); "
-                             f"give a grammar folder or a rule file") from error
-    if not path.exists():
-        raise UsageError(f"no grammar at {path}; make one with `run_all.sh learn --treebank SOURCE --out {path}`")
-    return PCFG.load(path)
+    try:
+        if path.is_file():
+            return from_text(path.read_text(encoding="utf-8-sig"), str(path))
+        if not path.exists():
+            raise UsageError(f"no grammar at {path}; make one with `run_all.sh learn --treebank SOURCE --out {path}`")
+        if not path.is_dir():
+            raise UsageError(f"{path} is neither a file nor a folder; give a grammar folder or a rule file")
+        return PCFG.load(path)
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not a text file of rules ({error}); "
+                         f"give a grammar folder or a rule file") from error
+    except (OSError, ValueError) as error:  # ValueError: a path with a NUL in it
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"cannot read the grammar {shortened(path)}: {reason}; give a grammar folder or a rule file "
+                         f"that may be read") from error

@@ -1,9 +1,10 @@
 """Measure speed and memory, ours against others, in one run on the same data.
 
 `parsing` (the default): Inside-Outside engines against the reference and, where it is installed, torch-struct; growth
-with length and grammar size; the sampler.  `pretrain`: our training loop against transformers' Trainer, and what the
-parts of a step take.  `reading`: a corpus in random order, from memory-mapped arrays against Arrow tables.  `start`:
-what the parts of a structured start bring (sentences of --treebank's grammar).
+with length and grammar size; the sampler.  `prefix`: next words from left to right against Inside-Outside and, where it
+is installed, genlm-grammar.  `pretrain`: our training loop against transformers' Trainer, and what the parts of a step
+take.  `reading`: a corpus in random order, from memory-mapped arrays against Arrow tables.  `start`: what the parts of
+a structured start of training bring.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from pcfg_artifact.tools.arguments import add_treebank_arguments, load_treebank
@@ -21,6 +23,11 @@ EXAMPLE = "run_all.sh bench parsing --treebank craft_penn.zip"
 def _parsing(args: argparse.Namespace) -> list[dict[str, Any]]:
     from pcfg_artifact.tools import bench_parsing
     return bench_parsing.run(load_treebank(args))
+
+
+def _prefix(args: argparse.Namespace) -> list[dict[str, Any]]:
+    from pcfg_artifact.tools import bench_prefix
+    return bench_prefix.run(load_treebank(args), args.against)
 
 
 def _pretrain(args: argparse.Namespace) -> list[dict[str, Any]]:
@@ -40,14 +47,16 @@ def _start(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 # Each gives rows: column -> value, a number or a text.
 BENCHMARKS: dict[str, Callable[[argparse.Namespace], list[dict[str, Any]]]] = {
-    "parsing": _parsing, "pretrain": _pretrain, "reading": _reading, "start": _start}
+    "parsing": _parsing, "prefix": _prefix, "pretrain": _pretrain, "reading": _reading, "start": _start}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", choices=tuple(BENCHMARKS), default="parsing", metavar="NAME",
                         help=f"one of {', '.join(BENCHMARKS)} (parsing)")
-    add_treebank_arguments(parser, "parsing: learn the grammar from its training split, parse its test split "
+    add_treebank_arguments(parser, "parsing, prefix: learn the grammar from its training split, parse its test split "
                                    "(embedded)", default="embedded")
+    parser.add_argument("--against", type=Path, metavar="DIR",
+                        help="prefix: also time Inside-Outside of another checkout of this repository")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 

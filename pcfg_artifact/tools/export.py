@@ -29,7 +29,7 @@ from pcfg_artifact.mlm.tokenizer import FIRST_WORD
 from pcfg_artifact.progress import progress
 from pcfg_artifact.ragged import Ragged
 from pcfg_artifact.seeding import derive_seed
-from pcfg_artifact.tools.dataset_card import Facts, card
+from pcfg_artifact.tools.dataset_card import CardFacts, card
 from pcfg_artifact.treebank.reading import EMBEDDED, source_hash
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class Corpora:
     def card(self, sizes: dict[str, int], licence: str | None) -> str:
         grammar, sample = self.manifests["grammar"], self.manifests["sample"]
         variant = self._inputs["grammar"].json("sizes")["variant"]
-        facts = Facts(
+        facts = CardFacts(
             sentences=sizes, scored=tuple(split for split in sizes if self.is_scored(split)),
             grammar_hash=grammar.outputs[f"{variant}/grammar.json"], variant=variant,
             grammar_sizes={"non-terminals": self.grammar.n_nonterminals, "binary rules": len(self.grammar.binary),

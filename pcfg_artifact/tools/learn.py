@@ -9,7 +9,6 @@ With --estimator spectral it also holds latent.json and latent.npz, a latent-var
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from pcfg_artifact import storage
 from pcfg_artifact.errors import UsageError
@@ -18,7 +17,13 @@ from pcfg_artifact.grammar.rulefile import to_text
 from pcfg_artifact.grammar.sizes import grammar_sizes
 from pcfg_artifact.grammar.spectral import INTERMINAL_STATES, PRETERMINAL_STATES, SMOOTHING, learn_spectral
 from pcfg_artifact.progress import progress
-from pcfg_artifact.tools.arguments import add_treebank_arguments, load_treebank
+from pcfg_artifact.tools.arguments import (
+    add_treebank_arguments,
+    load_treebank,
+    named_path,
+    refuse_counts,
+    refuse_unusable_folder,
+)
 from pcfg_artifact.treebank.binarise import VARIANTS
 from pcfg_artifact.treebank.splits import split
 
@@ -27,7 +32,7 @@ EXAMPLE = "run_all.sh learn --treebank craft_penn.zip --out my_grammar"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_treebank_arguments(parser, required=True)
-    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="the grammar folder to write")
+    parser.add_argument("--out", required=True, type=named_path, metavar="DIR", help="the grammar folder to write")
     parser.add_argument("--split", choices=("all", "train"), default="train", help="which trees to learn from (train)")
     parser.add_argument("--variant", choices=VARIANTS, default="vm", help="with (vm) or without (novm) parents (vm)")
     parser.add_argument("--cutoff", type=int, default=5, help="words seen this often or less become signatures (5)")
@@ -41,14 +46,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.out.exists() and not args.out.is_dir():
-        raise UsageError(f"--out {args.out} is a file; give a folder")
+    refuse_unusable_folder(args.out)
+    refuse_counts(("--cutoff", args.cutoff, 0), *(("--states", states, 1) for states in args.states))
+    if not 0 <= args.smoothing < float("inf"):
+        raise UsageError(f"--smoothing is {args.smoothing}, expected a number of 0 or more")
     treebank = load_treebank(args)
     trees = treebank.trees if args.split == "all" else split(treebank).train
     grammar = learn_pcfg(trees, args.variant, args.cutoff, progress)
     latent = None
     if args.estimator == "spectral":
-        latent = learn_spectral(trees, grammar, args.variant, *args.states, args.smoothing, progress=progress)
+        latent = learn_spectral(trees, grammar, args.variant, args.states[0], args.states[1], args.smoothing,
+                                progress=progress)
         latent.save(args.out)
     grammar.save(args.out)
     storage.write_text(args.out / "rules.txt", to_text(grammar))

@@ -12,7 +12,7 @@ import numpy as np
 
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.parsing import masked_word_distribution
-from pcfg_artifact.tools.arguments import add_grammar_argument, load_grammar
+from pcfg_artifact.tools.arguments import add_grammar_argument, load_grammar, refuse_counts
 
 EXAMPLE = 'run_all.sh mask --grammar my_grammar "the [MASK] was approved"'
 MASK = "[MASK]"
@@ -30,8 +30,7 @@ def run(args: argparse.Namespace) -> int:
     masked = [t for t, word in enumerate(words) if word == MASK]
     if not masked:
         raise UsageError(f"no {MASK} in {args.sentence!r}; write {MASK} where a word is to be predicted")
-    if args.n < 1:
-        raise UsageError(f"-n is {args.n}, expected 1 or more")
+    refuse_counts(("-n", args.n, 1))
     grammar = load_grammar(args.grammar)
     ids = grammar.encode(words)
     strange = [words[t] for t in range(len(words)) if ids[t] < 0 and t not in masked]
@@ -42,8 +41,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"the grammar gives no probability to {args.sentence!r}, whatever the masked words are")
     found = {}
     for row, t in zip(distribution, masked, strict=True):
-        ranked = np.argsort(-row, kind="stable")[:args.n]
-        found[t] = [(grammar.words[w], float(row[w])) for w in ranked if row[w] > 0]
+        likeliest = np.argsort(-row, kind="stable")[:args.n]
+        found[t] = [(grammar.words[w], float(row[w])) for w in likeliest if row[w] > 0]
     if args.json:
         print(json.dumps([{"position": t, "words": dict(ranked)} for t, ranked in found.items()]))
         return 0

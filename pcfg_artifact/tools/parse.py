@@ -43,6 +43,8 @@ from pcfg_artifact.tools.arguments import (
     add_treebank_arguments,
     load_grammar,
     load_treebank,
+    refuse_counts,
+    refuse_unwritable,
 )
 from pcfg_artifact.tools.sentences import HELP, read_sentences
 from pcfg_artifact.treebank.binarise import unbinarise
@@ -77,11 +79,13 @@ def run(args: argparse.Namespace) -> int:
     if args.treebank is not None and (args.decode != "recall" or args.file != "-"):
         raise UsageError("--treebank scores trees of most correct spans expected; leave out FILE and --decode, which "
                          "are for parsing sentences (the latent-variable PCFG is scored where the grammar has one)")
+    refuse_counts(("--max-length", args.max_length, 1), ("--limit", args.limit, 1))
     grammar, attempts = load_grammar(args.grammar), Counter[int]()
     needs_latent = args.decode == "latent" or (args.treebank is not None and LatentPCFG.is_in(args.grammar))
     latent = LatentPCFG.load(args.grammar, grammar) if needs_latent else None
     if args.treebank is not None:
         return _score(grammar, latent, args)
+    refuse_unwritable(grammar.nonterminals, args.grammar, "symbol")
     for block in _blocks(read_sentences(args.file)):
         for tree, n_attempts in _trees(grammar, latent, block, args):
             attempts[n_attempts] += 1

@@ -17,10 +17,15 @@ def read_sentences(name: str) -> Iterator[list[str]]:
     if name != "-" and arrow.is_saved_dataset(Path(name)):
         yield from arrow.sentences(Path(name))
         return
+    if name == "-" and sys.stdin is None:
+        raise UsageError("standard input is closed; give a text file, one sentence a line")
     try:
-        with (sys.stdin if name == "-" else Path(name).open(encoding="utf-8")) as file:
-            for line in file:
+        with (sys.stdin if name == "-" else Path(name).open(encoding="utf-8-sig")) as file:
+            for n, line in enumerate(file, start=1):
+                if "\0" in line:
+                    raise UsageError(f"line {n:,} of {name} holds a NUL character; give a text file, one sentence "
+                                     f"a line")
                 yield line.split()
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:  # ValueError: not UTF-8, or a path with a NUL in it
         raise UsageError(f"cannot read sentences from {name} ({error}); "
                          f"give a text file, one sentence a line") from error

@@ -19,7 +19,7 @@ from pcfg_artifact.grammar.spectral import SMOOTHING, latent_pcfg, node_vectors
 from pcfg_artifact.grammar.spectral_features import collect_nodes
 from pcfg_artifact.parsing import span_f1
 from pcfg_artifact.parsing.decoding import Span, parse_of, with_retries
-from pcfg_artifact.parsing.latent import Survivors, latent_charts
+from pcfg_artifact.parsing.latent_engine import Survivors, latent_charts
 from pcfg_artifact.progress import progress
 from pcfg_artifact.tools.arguments import add_treebank_arguments, load_treebank
 from pcfg_artifact.treebank.binarise import VARIANTS

@@ -75,6 +75,8 @@ def _real_children(tree: Tree) -> list[Tree]:
 
 def _unchain(label: str, children: tuple[Tree, ...], word: str | None) -> Tree:
     *above, last = label.split(PARENT)[0].split(CHAIN)
+    if not all((*above, last)):  # a symbol that is written with the marks but was not made by them, such as `+`
+        above, last = [], label
     tree = Tree(last, children, word)
     for name in reversed(above):
         tree = Tree(name, (tree,))

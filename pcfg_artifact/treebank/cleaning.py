@@ -56,7 +56,7 @@ class Cleaner:
         if leaf.label == TRACE:
             self.counts["traces"] += 1
             return None
-        label, word = self._label(leaf.label), leaf.word
+        label, word = self._label(leaf.label), leaf.word or ""
         if " " in word:
             self.counts["joined_leaves"] += 1
             word = word.replace(" ", "_")

@@ -52,7 +52,7 @@ def _source() -> dict[str, Any]:
 
 
 @dataclass(frozen=True, eq=False)
-class Entry:
+class LexicalEntry:
     """A lexical entry: its forms as leaves, its attributes, and its weight before topic and preferences."""
 
     forms: Mapping[str, Tree]
@@ -115,7 +115,7 @@ class Generator:
         match = LEXICAL_DRAW.fullmatch(what) if isinstance(what, str) else None
         return self._draw_entry(match[1], match[2], features) if match else self._value(what, features)
 
-    def _draw_entry(self, name: str, conditions: str, features: Features) -> Entry:
+    def _draw_entry(self, name: str, conditions: str, features: Features) -> LexicalEntry:
         wanted = tuple((attribute, sign, self._value(value, features))
                        for attribute, sign, value in CONDITION.findall(conditions))
         key = (name, features["topic"], wanted)
@@ -127,11 +127,11 @@ class Generator:
             self._candidates[key] = [e for e, _ in weighted], list(accumulate(w for _, w in weighted))
         return _pick(*self._candidates[key], self._next())
 
-    def _weight(self, entry: Entry, topic: str, wanted: tuple) -> float:
+    def _weight(self, entry: LexicalEntry, topic: str, wanted: tuple) -> float:
         own = entry.attributes.get("topic")
         weight = entry.weight * (1.0 if own is None else self._source["topical" if own == topic else "off_topic"])
         for attribute, sign, value in wanted:
-            has = entry if attribute == "self" else entry.attributes.get(attribute)
+            has: Any = entry if attribute == "self" else entry.attributes.get(attribute)
             if sign == "!":
                 weight *= has != value
             elif sign == "=":
@@ -219,7 +219,8 @@ def _option(data: Mapping[str, Any]) -> Option:
 def _items(tokens: list[str]) -> tuple[tuple[tuple, ...], list[str]]:
     """Items of a template up to the bracket that closes it, and the tokens from that bracket on."""
     items: list[tuple] = []
-    chance = None
+    chance: float | None = None
+    item: tuple[Any, ...]
     while tokens and tokens[0] != ")":
         token, *tokens = tokens
         if token.endswith("%") and token != "%":
@@ -246,7 +247,7 @@ def _items(tokens: list[str]) -> tuple[tuple[tuple, ...], list[str]]:
     return tuple(items), tokens
 
 
-def _entries(group: Mapping[str, Any], zipf: float) -> list[Entry]:
+def _entries(group: Mapping[str, Any], zipf: float) -> list[LexicalEntry]:
     """The words of a lexical class; within a group the order of the words is the order of their frequency."""
     columns = [[key.split("=") for key in column.split()] for column in group["forms"]]
     entries = []
@@ -256,7 +257,7 @@ def _entries(group: Mapping[str, Any], zipf: float) -> list[Entry]:
             spelled = word.split("/")
             forms = {key: Tree(tag, (), form) for column, form in zip(columns, spelled, strict=True)
                      for key, tag in column}
-            entries.append(Entry(forms, attributes, words.get("share", 1.0) / rank**zipf))
+            entries.append(LexicalEntry(forms, attributes, words.get("share", 1.0) / rank**zipf))
     return entries
 
 

@@ -18,11 +18,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path, PurePosixPath
-from typing import Protocol
 
 from pcfg_artifact.errors import TreebankError
+from pcfg_artifact.progress import ProgressBar
 from pcfg_artifact.treebank import arrow
 from pcfg_artifact.treebank.brackets import BadTree, parse_trees
+from pcfg_artifact.treebank.clashes import Renamed, without_clashes
 from pcfg_artifact.treebank.cleaning import Cleaner
 from pcfg_artifact.treebank.embedded import generate_treebank
 from pcfg_artifact.treebank.tree import Tree
@@ -33,17 +34,12 @@ EXPECTED = (f"`{EMBEDDED}`, `{NLTK}`, or the path of a file, a folder or a zip f
 EXTENSIONS = (".mrg", ".tree", ".trees", ".ptb")  # in folders and zip files; a file named by the user may have any
 
 
-class Progress(Protocol):
-    """What tqdm does: pass an iterable through, and show how far it is."""
-
-    def __call__(self, iterable: Iterable, *, total: int, desc: str) -> Iterable: ...
-
-
 @dataclass(frozen=True)
 class Treebank:
     """The cleaned trees of a source by document (a file, named by its path below the source), and how they came about.
 
     n_raw: trees read before cleaning.  cleaning: how often each kind of change was made (names in cleaning.py).
+    bad_trees: what was left out.  renamed: tags that head phrases too, and what they are called instead.
     sha256: over the names and bytes of the documents, so a folder and a zip file of it agree.
     """
 
@@ -53,6 +49,7 @@ class Treebank:
     cleaning: Mapping[str, int]
     bad_trees: Sequence[BadTree]
     sha256: str
+    renamed: Sequence[Renamed] = ()
 
     @property
     def trees(self) -> list[Tree]:
@@ -63,7 +60,7 @@ class Treebank:
         return sum(len(trees) for trees in self.documents.values())
 
 
-def read_treebank(source: str | Path, *, skip_bad_trees: bool = False, progress: Progress | None = None) -> Treebank:
+def read_treebank(source: str | Path, *, skip_bad_trees: bool = False, progress: ProgressBar | None = None) -> Treebank:
     """Read and clean all trees of `source`: `embedded`, `nltk`, or the path of a file, a folder or a zip file.
 
     In folders (searched to any depth) and zip files, the documents are the files that end in one of EXTENSIONS.
@@ -77,7 +74,7 @@ def read_treebank(source: str | Path, *, skip_bad_trees: bool = False, progress:
     try:
         names, contents = _documents(path)
         if progress is not None:
-            contents = progress(contents, total=len(names), desc="reading treebank")
+            contents = iter(progress(contents, total=len(names), desc="reading treebank"))
         with _no_garbage_collection():
             return _read(str(source), zip(names, contents, strict=True), skip_bad_trees)
     except OSError as error:
@@ -112,8 +109,7 @@ def _read(source: str, documents: Iterable[tuple[str, bytes]], skip_bad_trees: b
     n_raw = 0
     for name, data in documents:
         _digest_document(digest, name, data)
-        text, undecodable = _decode(data, name, skip_bad_trees)
-        raw, bad = ([], undecodable) if undecodable else parse_trees(text, name, skip_bad_trees=skip_bad_trees)
+        raw, bad = parse_trees(_decode(data, name, skip_bad_trees), name, skip_bad_trees=skip_bad_trees)
         n_raw += len(raw)
         bad_trees += bad
         trees = [clean for tree in raw if (clean := cleaner.clean(tree)) is not None]
@@ -123,7 +119,11 @@ def _read(source: str, documents: Iterable[tuple[str, bytes]], skip_bad_trees: b
         first = f" (first: {bad_trees[0]})" if bad_trees else ""
         raise TreebankError(f"{source} holds no usable tree: {n_raw} read, {len(bad_trees)} bad{first}; "
                             f"expected bracketed trees such as (S (NP (PRP she)) (VP (VBZ runs)))")
-    return Treebank(source, kept, n_raw, dict(cleaner.counts), tuple(bad_trees), digest.hexdigest())
+    documents_kept, renamed = without_clashes(kept)
+    counts = dict(cleaner.counts)
+    if renamed:  # not listed where there is none, as in every treebank whose tags are no phrase labels
+        counts["renamed_tags"] = sum(item.n_words for item in renamed)
+    return Treebank(source, documents_kept, n_raw, counts, tuple(bad_trees), digest.hexdigest(), tuple(renamed))
 
 
 @contextmanager
@@ -144,15 +144,16 @@ def _digest_document(digest: hashlib._Hash, name: str, data: bytes) -> None:
     digest.update(data)
 
 
-def _decode(data: bytes, name: str, skip_bad_trees: bool) -> tuple[str, list[BadTree]]:
+def _decode(data: bytes, name: str, skip_bad_trees: bool) -> str:
+    """The text of a document; where bad trees are skipped, bytes that are not UTF-8 stay visible as such."""
     try:
-        return data.decode("utf-8-sig"), []
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
+        if skip_bad_trees:
+            return data.decode("utf-8-sig", errors="surrogateescape")
         line = data.count(b"\n", 0, error.start) + 1
-        bad = BadTree(name, line, f"byte 0x{data[error.start]:02x} is not UTF-8 text")
-        if not skip_bad_trees:
-            raise TreebankError(f"{bad}; convert the file to UTF-8, or leave it out with --skip-bad-trees") from None
-        return "", [bad]
+        raise TreebankError(f"{name}, line {line}: byte 0x{data[error.start]:02x} is not UTF-8 text; convert the file "
+                            f"to UTF-8, or leave out its trees with --skip-bad-trees") from None
 
 
 # ---- where the bytes come from ---------------------------------------------------------------------------------------
@@ -181,16 +182,36 @@ def _is_document(name: PurePosixPath) -> bool:
 
 
 def _folder(path: Path) -> tuple[list[str], Iterator[bytes]]:
-    def stop(error: OSError) -> None:  # os.walk would pass over a folder that cannot be listed
-        raise error
-
-    found = (Path(folder, name) for folder, _, names in os.walk(path, onerror=stop) for name in names)
     # A pipe or a device is no document; a broken link is one, and reading it says so.
-    files = [file for file in found if file.is_file() or not file.exists()]
+    files = [file for file in _files_below(path) if file.is_file() or not file.exists()]
     names = sorted(name for file in files if _is_document(name := PurePosixPath(*file.relative_to(path).parts)))
     if not names:
         raise TreebankError(f"the folder {path} holds no treebank file; expected names ending in {_extensions()}")
     return [str(name) for name in names], ((path / name).read_bytes() for name in names)
+
+
+def _files_below(path: Path) -> Iterator[Path]:
+    """Every file below a folder, linked folders included; each folder once, whatever the number of links to it.
+
+    A folder's own place goes before the links to it, so that adding a link to a folder changes no name of a document.
+    """
+    def stop(error: OSError) -> None:  # os.walk would pass over a folder that cannot be listed
+        raise error
+
+    seen: set[tuple[int, int]] = set()
+    tops = [path]
+    while tops:
+        links: list[Path] = []
+        for top in tops:
+            for folder, subfolders, names in os.walk(top, onerror=stop):
+                status = os.stat(folder)
+                if (status.st_dev, status.st_ino) in seen:
+                    subfolders.clear()
+                    continue
+                seen.add((status.st_dev, status.st_ino))
+                links += [link for name in subfolders if (link := Path(folder, name)).is_symlink()]
+                yield from (Path(folder, name) for name in names)
+        tops = sorted(links)
 
 
 def _zip(path: Path) -> tuple[list[str], Iterator[bytes]]:
@@ -242,7 +263,7 @@ def _nltk_sample() -> Path:
                         "(`python -m nltk.downloader treebank` puts it there)")
 
 
-def _embedded(progress: Progress | None) -> Treebank:
+def _embedded(progress: ProgressBar | None) -> Treebank:
     trees = generate_treebank(progress=progress)
     digest = hashlib.sha256()
     _digest_document(digest, EMBEDDED, "\n".join(map(str, trees)).encode())

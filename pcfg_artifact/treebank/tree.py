@@ -58,7 +58,7 @@ class Tree:
         return [(i, j) for _, i, j in self.labelled_spans()]
 
     def __str__(self) -> str:
-        """One line of brackets: `(S (NP (PRP she)) (VP (VBZ runs)))`."""
+        """One line of brackets: `(S (NP (PRP she)) (VP (VBZ runs)))`; brackets inside a word are -LRB- and -RRB-."""
         parts: list[str] = []
         stack: list[Tree | str] = [self]
         while stack:
@@ -66,9 +66,15 @@ class Tree:
             if isinstance(item, str):
                 parts.append(item)
             elif item.is_preterminal:
-                parts.append(f" ({item.label} {item.word})")
+                parts.append(f" ({_token(item.label)} {_token(item.word or '')})")
             else:
-                parts.append(f" ({item.label}")
+                parts.append(f" ({_token(item.label)}")
                 stack.append(")")
                 stack.extend(reversed(item.children))
         return "".join(parts).lstrip()
+
+
+def _token(text: str) -> str:
+    if "(" in text or ")" in text:  # as the Penn Treebank writes them, so that every reader can read the tree
+        return text.replace("(", "-LRB-").replace(")", "-RRB-")
+    return text

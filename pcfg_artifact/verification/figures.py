@@ -25,7 +25,7 @@ from pcfg_artifact.cells import (
 from pcfg_artifact.verification.drawing import MARKERS, SERIES, Drawing, colour, finish, new_figure, styled
 from pcfg_artifact.verification.measured import Tables, Value
 
-SETTINGS = (SAMPLED, TREEBANK, OUT_OF_DISTRIBUTION)  # in the paper's order
+DRAWN_SETTINGS = (SAMPLED, TREEBANK, OUT_OF_DISTRIBUTION)  # in the paper's order
 TEXTS = {SAMPLED: "sampled text", TREEBANK: "treebank text"}
 LENGTH = "span length"
 
@@ -140,7 +140,7 @@ def probe_comparison(tables: Tables, roles: Roles) -> Drawing | None:
     drawn = False
     for axis, task in zip(axes, (cells.TREES, cells.ADJACENT_TREES), strict=True):
         for index, probe in enumerate(_probes(tables)):
-            for position, setting in enumerate(SETTINGS):
+            for position, setting in enumerate(DRAWN_SETTINGS):
                 row = rows.get(cells.layer_row(roles.base, probe, setting.name, task, SENTENCE_F1))
                 if not row or LAYER(0) not in row:
                     continue
@@ -155,7 +155,7 @@ def probe_comparison(tables: Tables, roles: Roles) -> Drawing | None:
                           label=f"{probe}, best layer" if position == 0 else None)
         is_first = task == cells.TREES
         axis.set(title="word and EOS" if is_first else "three adjacent words", xticks=range(3),
-                 xticklabels=[setting.name for setting in SETTINGS], ylabel="sentence F1" if is_first else "",
+                 xticklabels=[setting.name for setting in DRAWN_SETTINGS], ylabel="sentence F1" if is_first else "",
                  xlim=(-0.5, 2.5))
         axis.grid(axis="x", visible=False)
     if not drawn:
@@ -178,7 +178,7 @@ def marginals(tables: Tables, roles: Roles) -> Drawing | None:
             row = rows.get(cells.marginal_row(roles.base, probe, TREEBANK.name, layer, "pearson"))
             if row:
                 _line(axes[0], *_points(row, SPAN_LENGTH), index, f"{probe}, layer {layer}", linestyle=style)
-    for index, setting in enumerate(SETTINGS):
+    for index, setting in enumerate(DRAWN_SETTINGS):
         row = rows.get(cells.marginal_row(roles.base, cells.MARGINAL_PROBE, setting.name, last, "pearson"))
         if row:
             _line(axes[1], *_points(row, SPAN_LENGTH), index, setting.name)

@@ -12,7 +12,7 @@ from safetensors.torch import load, save
 
 from pcfg_artifact import storage
 from pcfg_artifact.errors import CorruptArtifact, StageError
-from pcfg_artifact.mlm.training import Progress
+from pcfg_artifact.mlm.training import TrainingState
 
 KEPT = 2
 TENSORS, STATE = "tensors.safetensors", "state.json"
@@ -28,7 +28,7 @@ def path_of(folder: Path, step: int) -> Path:
     return folder / f"step-{step:07d}"
 
 
-def write(folder: Path, progress: Progress) -> None:
+def write(folder: Path, progress: TrainingState) -> None:
     """Add a checkpoint under its final name when all of it is on disk, and only then remove the oldest."""
     final = path_of(folder, progress.step)
     unfinished = folder / f"{storage.TEMPORARY}{final.name}"
@@ -50,7 +50,7 @@ def write(folder: Path, progress: Progress) -> None:
         shutil.rmtree(path_of(folder, step))
 
 
-def read_latest(folder: Path) -> Progress | None:
+def read_latest(folder: Path) -> TrainingState | None:
     """The newest checkpoint, or None where there is none; a damaged one is an error, not a silent new start."""
     saved = steps(folder)
     if not saved:
@@ -63,7 +63,7 @@ def read_latest(folder: Path) -> Progress | None:
         data = (path / TENSORS).read_bytes()
         if storage.sha256(path / TENSORS) != state["sha256"]:
             raise ValueError(f"{TENSORS} has {len(data)} bytes and not the SHA-256 that {STATE} records")
-        return Progress(state["step"], state["losses"], [tuple(pair) for pair in state["validation"]],
+        return TrainingState(state["step"], state["losses"], [tuple(pair) for pair in state["validation"]],
                         load(data), state["loss_scale"])
     except (OSError, ValueError, KeyError, TypeError, SafetensorError, CorruptArtifact) as error:
         raise CorruptArtifact(f"the checkpoint {path} is damaged ({error}); {advice}") from error

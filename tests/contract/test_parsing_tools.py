@@ -6,8 +6,10 @@ import json
 import pytest
 
 from pcfg_artifact.cli import main
+from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.tools import bench
+from pcfg_artifact.tools.sentences import read_sentences
 
 
 @pytest.fixture
@@ -100,3 +102,14 @@ def test_bench_rows_of_small_sizes_name_every_engine(monkeypatch):
     found = list(bench_parsing.engines(grammar, [["x", "y"] * 3, ["y"] * 8]))
     assert [row["what"].split(":")[0] for row in found] == ["cpu", "cpu", "cpu", "torch", "cpu", "reference"]
     assert all(row["sentences/s"] > 0 and row["peak MB"] > 0 for row in found)
+
+
+def test_a_file_of_sentences_with_a_mark_or_a_nul(tmp_path):
+    (tmp_path / "marked.txt").write_bytes(b"\xef\xbb\xbfshe runs\n\ncats\n")
+    assert list(read_sentences(str(tmp_path / "marked.txt"))) == [["she", "runs"], [], ["cats"]]
+    (tmp_path / "nul.txt").write_bytes(b"she runs\nca\0ts\n")
+    with pytest.raises(UsageError, match="line 2 of .* holds a NUL character"):
+        list(read_sentences(str(tmp_path / "nul.txt")))
+    for name in ("nowhere.txt", "a\0b"):
+        with pytest.raises(UsageError, match="cannot read sentences"):
+            list(read_sentences(name))

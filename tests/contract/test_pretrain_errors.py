@@ -12,16 +12,17 @@ import pytest
 import torch
 
 from pcfg_artifact.errors import CorruptArtifact, StageError
-from pcfg_artifact.mlm.training import Progress
+from pcfg_artifact.mlm.training import TrainingState
 from pcfg_artifact.workers import checkpoints
 from pcfg_artifact.workers.launch import run_workers
 
 
-def progress_at(step: int, size: int = 100) -> Progress:
-    return Progress(step, [2.0] * step, [(step, 1.5)], {"weight.a": torch.arange(size, dtype=torch.float32) + step})
+def state_at(step: int, size: int = 100) -> TrainingState:
+    tensors = {"weight.a": torch.arange(size, dtype=torch.float32) + step}
+    return TrainingState(step, [2.0] * step, [(step, 1.5)], tensors)
 
 
-def same(a: Progress, b: Progress) -> bool:
+def same(a: TrainingState, b: TrainingState) -> bool:
     return (a.step, a.losses, a.validation) == (b.step, b.losses, b.validation) and \
         torch.equal(a.tensors["weight.a"], b.tensors["weight.a"])
 
@@ -29,15 +30,15 @@ def same(a: Progress, b: Progress) -> bool:
 def test_the_last_two_checkpoints_are_kept_and_the_newest_is_read(tmp_path):
     assert checkpoints.read_latest(tmp_path) is None
     for step in (1, 2, 3):
-        checkpoints.write(tmp_path, progress_at(step))
+        checkpoints.write(tmp_path, state_at(step))
     assert checkpoints.steps(tmp_path) == [2, 3]
-    assert same(checkpoints.read_latest(tmp_path), progress_at(3))
+    assert same(checkpoints.read_latest(tmp_path), state_at(3))
 
 
 @pytest.mark.parametrize("damage", ["truncated", "changed", "missing", "state truncated"])
 def test_a_damaged_checkpoint_is_an_error_that_says_how_to_go_on(tmp_path, damage):
     for step in (1, 2):
-        checkpoints.write(tmp_path, progress_at(step))
+        checkpoints.write(tmp_path, state_at(step))
     newest = checkpoints.path_of(tmp_path, 2)
     tensors, state = newest / checkpoints.TENSORS, newest / checkpoints.STATE
     if damage == "missing":
@@ -52,22 +53,22 @@ def test_a_damaged_checkpoint_is_an_error_that_says_how_to_go_on(tmp_path, damag
     for file in newest.iterdir():
         file.unlink()
     newest.rmdir()
-    assert same(checkpoints.read_latest(tmp_path), progress_at(1))
+    assert same(checkpoints.read_latest(tmp_path), state_at(1))
 
 
 def test_a_full_disk_is_an_error_and_leaves_the_previous_checkpoint(tmp_path):
-    checkpoints.write(tmp_path, progress_at(1))
+    checkpoints.write(tmp_path, state_at(1))
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # the write then fails as it does on a full disk
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
     try:
         with pytest.raises(StageError, match="cannot write .*free space"):
-            checkpoints.write(tmp_path, progress_at(2, size=100_000))
+            checkpoints.write(tmp_path, state_at(2, size=100_000))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         signal.signal(signal.SIGXFSZ, handler)
     assert [entry.name for entry in tmp_path.iterdir()] == ["step-0000001"]  # and nothing half-written
-    assert same(checkpoints.read_latest(tmp_path), progress_at(1))
+    assert same(checkpoints.read_latest(tmp_path), state_at(1))
 
 
 def test_a_checkpoint_of_another_model_is_refused():

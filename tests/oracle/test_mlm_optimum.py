@@ -9,7 +9,6 @@ from pcfg_artifact.grammar import sample_trees
 from pcfg_artifact.mlm.evaluation import as_batch, mean_loss, predictions
 from pcfg_artifact.mlm.model import Shape, build_config, build_model
 from pcfg_artifact.mlm.optimum import (
-    NAMED_MASKS,
     Gap,
     MaskedSentence,
     circumstances,
@@ -18,7 +17,7 @@ from pcfg_artifact.mlm.optimum import (
     masked_sentences,
     word_depths,
 )
-from pcfg_artifact.parsing import inside_outside, masked_log_probs
+from pcfg_artifact.parsing import NAMED_MASKS, inside_outside, masked_log_probs
 from pcfg_artifact.ragged import Ragged
 
 EXACT = 1e-10  # float64 dynamic programme against sums of a few dozen products

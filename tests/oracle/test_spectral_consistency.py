@@ -8,7 +8,7 @@ import pytest
 from pcfg_artifact.grammar import PCFG, learn_pcfg, sample_trees
 from pcfg_artifact.grammar.spectral import learn_spectral
 from pcfg_artifact.parsing import inside_outside
-from pcfg_artifact.parsing.latent import latent_inside_outside
+from pcfg_artifact.parsing.latent_engine import latent_inside_outside
 from pcfg_artifact.treebank.tree import Tree
 
 STATES = {"S": 2, "X": 3, "P": 3, "Q": 4}

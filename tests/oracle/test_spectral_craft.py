@@ -5,7 +5,7 @@ import pytest
 from pcfg_artifact.grammar import learn_pcfg
 from pcfg_artifact.grammar.spectral import learn_spectral
 from pcfg_artifact.parsing import labelled_recall, span_f1
-from pcfg_artifact.parsing.latent import latent_parses
+from pcfg_artifact.parsing.latent_engine import latent_parses
 from pcfg_artifact.treebank.splits import split
 
 N_TRAIN, N_TEST, LONGEST = 4_000, 300, 30

@@ -7,6 +7,7 @@ from pcfg_artifact.artifacts import Folder, StageDir
 from pcfg_artifact.grammar import PCFG, sample_trees
 from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.machine import Machine
+from pcfg_artifact.owners import tables_of
 from pcfg_artifact.stages import approximate
 
 SMALL = ["approximate.n_interminals=[2, 3]", "approximate.n_preterminals=3", "approximate.n_projected=3",
@@ -65,3 +66,7 @@ def test_exact_row_is_never_worse_at_predicting_and_merged_grammars_never_fail(m
                    if table in ("table1" + suffix, "merged" + suffix) and column == "perplexity")
         assert value["merged" + suffix, "I=2,P=3", "failed"] == 0.0
         assert value["merged" + suffix, "I=2,P=3", "undefined"] == 0.0
+
+
+def test_only_tables_of_the_stage_are_written(measured):
+    assert {metric.table for metric in measured[0]} == set(tables_of("approximate"))

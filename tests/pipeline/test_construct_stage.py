@@ -8,6 +8,7 @@ import pytest
 from pcfg_artifact import cli, config, pipeline
 from pcfg_artifact.artifacts import read_metrics
 from pcfg_artifact.grammar import PCFG, sample_trees
+from pcfg_artifact.owners import tables_of
 from pcfg_artifact.parsing import inside_outside, labelled_recall
 
 SMALL = ["sample.n_pretraining=10", "sample.n_validation=300", "sample.n_probe_train=5", "sample.n_probe_test=5",
@@ -111,3 +112,10 @@ def test_a_length_that_no_sampled_sentence_has_is_refused(finished, treebank, tm
     assert cli.main(["--profile", "smoke", "--treebank", treebank, "--out", str(finished), "--only", "construct",
                      *settings]) == 1
     assert "no sampled sentence has 4 words" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("stage", ["grammar", "sample", "construct"])
+def test_only_tables_of_the_stage_are_written(finished, stage):
+    tables = {metric.table for metric in read_metrics(finished / stage / "metrics.csv")}
+    assert tables
+    assert tables <= set(tables_of(stage))

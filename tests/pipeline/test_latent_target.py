@@ -8,7 +8,7 @@ from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.grammar.spectral import learn_spectral
 from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.parsing.charts import cell_bounds
-from pcfg_artifact.parsing.latent import latent_inside_outside
+from pcfg_artifact.parsing.latent_engine import latent_inside_outside
 
 LINES = ["(S (NP (DT the) (NN cat)) (VP (VBD saw) (NP (DT a) (NN dog))) (. .))", "(S (NP (PRP she)) (VP (VBZ runs)))",
          "(S (NP (NP (DT the) (NN dog)) (PP (IN near) (NP (DT a) (NN cat)))) (VP (VBD slept)) (. .))",

@@ -6,6 +6,7 @@ import pytest
 from pcfg_artifact.artifacts import Folder
 from pcfg_artifact.cli import main
 from pcfg_artifact.grammar import PCFG
+from pcfg_artifact.owners import tables_of
 from pcfg_artifact.parsing import inside_outside, labelled_recall, masked_word_distribution, span_f1
 from pcfg_artifact.parsing.charts import cell_bounds
 from pcfg_artifact.treebank.brackets import parse_trees
@@ -71,3 +72,7 @@ def test_the_one_mask_optimum_is_the_perplexity_of_single_masks(out):
     assert optimum.n == len(log_probs)
     rows = {row for table, row, _ in metrics if table == "optimum"}
     assert rows == {"1-mask", "mask 0.15", "mask 0.40", "corrupt 0.15", "unigram"}
+
+
+def test_only_tables_of_the_stage_are_written(out):
+    assert {metric.table for metric in Folder(out / "marginals").metrics()} == set(tables_of("marginals"))

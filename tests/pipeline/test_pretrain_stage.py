@@ -21,6 +21,7 @@ from pcfg_artifact.errors import StageError
 from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.machine import Machine
+from pcfg_artifact.owners import tables_of
 from pcfg_artifact.stages import pretrain, sample
 from pcfg_artifact.workers import jobs, launch, trainer
 
@@ -201,3 +202,7 @@ def test_a_model_of_another_vocabulary_is_refused(finished, run_folder, tmp_path
     renamed = dataclasses.replace(grammar, words=("other", *grammar.words[1:]))
     with pytest.raises(StageError, match="A2L1: the vocabulary does not match the grammar: .* token 5 is"):
         pretrain.against_optimum(small_config(), renamed, inputs_of(run_folder), finished, MACHINE)
+
+
+def test_only_tables_of_the_stage_are_written(finished):
+    assert {metric.table for metric in finished.metrics()} == set(tables_of("pretrain"))

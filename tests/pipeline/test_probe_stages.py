@@ -1,22 +1,32 @@
 """The probing stages on a small world: complete tables, no test sentence in training, resume, and the tool."""
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pcfg_artifact import artifacts, cli, config, pipeline
 from pcfg_artifact.artifacts import StageDir
+from pcfg_artifact.cells import Cell, find_roles, roles_of
 from pcfg_artifact.corpora import read_corpora
+from pcfg_artifact.errors import ConfigError
+from pcfg_artifact.example_sentence import example_tree
 from pcfg_artifact.grammar import PCFG, sample_trees
 from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.machine import Machine
 from pcfg_artifact.mlm.model import Shape, build_config, build_model
 from pcfg_artifact.mlm.tokenizer import build_tokenizer
+from pcfg_artifact.owners import tables_of
 from pcfg_artifact.parsing import inside_outside, labelled_recall
 from pcfg_artifact.parsing.charts import cell_bounds
+from pcfg_artifact.probing.probes import PROBES as REGISTRY
+from pcfg_artifact.probing.probes import check_names
 from pcfg_artifact.ragged import Ragged
 from pcfg_artifact.stages import attention, control, probe
+from pcfg_artifact.verification.derived import derive
+from pcfg_artifact.verification.measured import collect
+from pcfg_artifact.verification.tables import lay_out
 
 MODELS = ("A2L1", "A2L2")
 PROBES = ("linear", "2-layer")
@@ -97,7 +107,7 @@ def test_no_test_sentence_is_in_a_training_set_of_its_probe(world):
 
 
 def test_sentences_that_are_too_long_are_left_out_and_counted(world):
-    profile, inputs, _ = world
+    _, inputs, _ = world
     _, left_out = read_corpora(inputs, 6, 10_000, 10_000)
     for name, split in (("PCFG test", "probe_test"), ("PTB test", "test")):
         trees = inputs.sampled_trees(split) if split.startswith("probe") else inputs.trees(split)
@@ -121,6 +131,7 @@ def test_every_cell_of_the_probe_tables_is_filled(probed):
         assert widths == set(WIDTHS), row
     assert len(cells(probed, "figure_marginals")) == 3 * 2 * len(PROBES) * len(SETTINGS) * 2
     assert all(np.isfinite(m.value) for m in probed.metrics())
+    assert {m.table for m in probed.metrics()} == set(tables_of("probe"))
 
 
 def test_scores_of_the_exact_parser_bound_the_trivial_ones(probed):
@@ -141,6 +152,11 @@ def test_files_for_the_figures_say_what_the_report_needs(probed):
     assert len(example["spans"]) == len(example["gold"]) == 2 * n - 1
 
 
+def test_the_example_is_the_sentence_that_the_constructions_show(world, probed):
+    _, inputs, _ = world
+    assert probed.json("example")["words"] == example_tree(inputs).words()
+
+
 def test_a_resumed_stage_refits_only_what_is_missing_and_ends_with_the_same_numbers(world, probed):
     before = probed.path("metrics.csv").read_bytes()
     fits = sorted(probed.path("fits").rglob("*.json"))
@@ -156,6 +172,7 @@ def test_a_resumed_stage_refits_only_what_is_missing_and_ends_with_the_same_numb
 
 def test_control_tables_are_filled_and_selectivity_is_the_difference(world, probed):
     folder = run_stage(control, "control", world)
+    assert {m.table for m in folder.metrics()} == set(tables_of("control"))
     rows = lambda task: {f"{p} {r}" for p in PROBES for r in (task, "control", "selectivity")}  # noqa: E731
     assert cells(folder, "table6") == {row: {"L0", "L1", "L2"} for row in rows("relative_depth")}
     assert cells(folder, "table8") == {row: set(WIDTHS) for row in rows("marginal")}
@@ -171,11 +188,45 @@ def test_control_tables_are_filled_and_selectivity_is_the_difference(world, prob
 
 def test_attention_rows_are_sorted_and_cover_every_head(world):
     folder = run_stage(attention, "attention", world)
+    assert {m.table for m in folder.metrics()} == set(tables_of("attention"))
     assert cells(folder, "figure_attention") == {
         f"A2L{n} {setting} L{layer}": {"head 1", "head 2"}
         for n in (1, 2) for setting in ("PCFG", "PTB") for layer in range(1, n + 1)}
     found = {(m.row, m.column): m.value for m in folder.metrics()}
     assert all(found[row, "head 1"] <= found[row, "head 2"] for row, _ in found)
+
+
+def test_a_new_probe_is_one_class_and_one_entry_and_its_rows_are_in_the_tables(world, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))  # where worker processes find it too
+    from neighbour_probe import NeighbourProbe
+
+    monkeypatch.setitem(REGISTRY, "neighbour", NeighbourProbe)
+    _, _, root = world
+    profile = config.load_profile("smoke", [*SMALL, "probe.probes=[linear, neighbour]", "probe.random_weights=false",
+                                            "probe.nary=none", "probe.adjacent=none"], "embedded")
+    new = Inputs({name: (tmp_path if name == "probe" else root) / name
+                  for name in ("grammar", "sample", "marginals", "pretrain", "probe")}, "")
+    metrics = []
+    for stage, name in ((probe, "probe"), (control, "control")):
+        folder = artifacts.begin(tmp_path / name, "test")
+        stage.run(profile.stage(name), new, folder, Machine("cpu", 2))
+        metrics += folder.metrics()
+    measured = collect(metrics)
+    measured |= derive(measured, roles_of(MODELS))
+    shown = {table.name: table for table in lay_out(measured, {}, [], find_roles(measured))}
+    for setting in SETTINGS:
+        assert Cell("table4", f"neighbour {setting} sentence_f1", "A2L2") in measured
+    assert "neighbour PTB sentence_f1" in shown["table4"].rows
+    assert "A2L1 neighbour" in shown["table5"].columns
+    assert "neighbour selectivity" in shown["table6"].rows
+    assert "neighbour selectivity" in shown["table8"].rows
+    assert "neighbour parsing" in shown["sensitivity"].rows
+    assert "neighbour OOD: A2L1 L" in shown["table4"].note
+
+
+def test_a_probe_that_nobody_registered_is_refused():
+    with pytest.raises(ConfigError, match="names 'square', expected some of linear, 2-layer"):
+        check_names(["linear", "square"])
 
 
 def test_the_tool_prints_a_row_per_layer_and_writes_table_and_plot(world, tmp_path, capsys):

@@ -1,6 +1,6 @@
 """Random trees survive being written and read, in every layout."""
 
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from pcfg_artifact.treebank.brackets import parse_trees
@@ -34,12 +34,10 @@ def test_written_trees_are_read_back(trees, write, skip_bad_trees):
 @given(st.lists(TREES, min_size=1, max_size=4), st.integers(0, 3), st.integers(1, 3))
 def test_skipping_loses_only_the_tree_that_lacks_brackets(trees, index, n_missing):
     index %= len(trees)
-    if trees[index].is_preterminal:
-        return  # without its only bracket it is a word: another test's case
+    assume(not trees[index].is_preterminal)  # without its only bracket it is a word: another test's case
     lines = [str(tree) for tree in trees]
     lines[index] = lines[index][: -min(n_missing, lines[index].count(")"))].rstrip()
-    if lines[index].count("(") == lines[index].count(")"):
-        return
+    assume(lines[index].count("(") != lines[index].count(")"))
     kept, bad = parse_trees("\n".join(lines), "file", skip_bad_trees=True)
     assert kept == trees[:index] + trees[index + 1 :]
     assert [b.line for b in bad] == [index + 1]
@@ -51,9 +49,8 @@ def test_skipping_loses_only_the_tree_that_lacks_brackets(trees, index, n_missin
 def test_cleaning_is_idempotent_and_keeps_the_words(tree):
     clean = Cleaner().clean(tree)
     traces = sum(node.label == "-NONE-" for node in tree.preterminals())
-    if clean is None:
-        assert traces == len(tree.words())
-        return
+    assert (clean is None) == (traces == len(tree.words()))
+    assume(clean is not None)
     assert clean.words() == [leaf.word for leaf in tree.preterminals() if leaf.label != "-NONE-"]
     again = Cleaner()
     assert again.clean(clean) == clean

@@ -14,6 +14,7 @@ from pcfg_artifact.cells import Cell, find_roles
 from pcfg_artifact.config import VerifyConfig
 from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.machine import Machine
+from pcfg_artifact.owners import tables_of
 from pcfg_artifact.stages import verify
 from pcfg_artifact.verification.derived import derive
 from pcfg_artifact.verification.expectations import parse_paper
@@ -148,10 +149,10 @@ def write_run():
     """Write metric rows as the finished stage folders of a run: (rows, root) -> {stage: folder}."""
     def function(metrics: list[Metric], root: Path, treebank: str = "t" * 64) -> dict[str, Folder]:
         folders = {}
-        for stage, tables in STAGE_TABLES.items():
+        for stage in STAGES:
             folder = StageDir(root / stage)
             folder.root.mkdir(parents=True)
-            folder.write_metrics([m for m in metrics if m.table in tables])
+            folder.write_metrics([m for m in metrics if m.table in tables_of(stage)])
             if stage == "probe":
                 folder.write_json("scatter", SCATTER)
                 folder.write_json("example", {"model": "A12L12", "layer": 4, **EXAMPLE})
@@ -167,13 +168,7 @@ def write_run():
     return function
 
 
-STAGE_TABLES = {
-    "grammar": ("grammar", "treebank", "figure_frequency"), "marginals": ("marginals",),
-    "construct": ("sizes", "agreement"), "approximate": ("table1", "table2"),
-    "pretrain": ("table3", "against_optimum", "optimum_gap", "loss_curve"),
-    "probe": ("table4", "table5", "table7", "figure_layers", "figure_marginals"), "control": ("table6", "table8"),
-    "attention": ("figure_attention",),
-}
+STAGES = ("grammar", "marginals", "construct", "approximate", "pretrain", "probe", "control", "attention")
 EXAMPLE = {"words": ["the", "old", "bank", "approved", "the", "new", "plan", "."],
            "spans": [[0, 8], [0, 3], [1, 3], [3, 8], [3, 7], [4, 7], [5, 7]]}
 SCORES = np.triu(np.random.default_rng(0).random((9, 9)) + 1e-12, 1).clip(0, 1 + 1e-15).tolist()

@@ -13,7 +13,7 @@ from pcfg_artifact.approximation.signs import inverse_of, rule_named, transform_
 from pcfg_artifact.approximation.transforms import Correlations
 from pcfg_artifact.constructions import ApproximateInsideOutside
 from pcfg_artifact.constructions.agreement import span_errors
-from pcfg_artifact.constructions.approximate import approximate_plan
+from pcfg_artifact.constructions.approximate_relative import approximate_plan
 from pcfg_artifact.grammar import learn_pcfg
 from pcfg_artifact.parsing import each_chart, sentence_leaves
 from pcfg_artifact.treebank.splits import split

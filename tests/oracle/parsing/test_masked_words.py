@@ -74,7 +74,7 @@ def test_corrupted_sentences_equal_bayes_rule_over_all_strings(random_grammar, s
     strings = string_probabilities(grammar, LENGTH)
     assume(max(strings.values()) > 0)  # some grammars have no string of this length: nothing to condition on
     sentence = np.array(max(strings, key=strings.get))
-    words, seen, positions = hidden_words(grammar, sentence, masking, seed, number=0)
+    words, seen, positions = hidden_words(grammar, sentence, masking, seed, index=0)
     uniform, kept = (RANDOM_SHARE / grammar.n_words, KEPT_SHARE) if corruption != "mask" else (0.0, 0.0)
     hidden = MASK_SHARE if corruption != "mask" else 1.0
 
@@ -128,7 +128,7 @@ def test_masks_depend_on_seed_and_number_of_the_sentence_only(random_grammar):
     np.testing.assert_array_equal(first, hidden_words(grammar, words, masking, 0, 7)[2])
     assert not np.array_equal(first, hidden_words(grammar, words, masking, 0, 8)[2])
     assert not np.array_equal(first, hidden_words(grammar, words, masking, 1, 7)[2])
-    chosen = list(masked_log_probs(grammar, [words[:5]], masking, 0, numbers=[7]))
+    chosen = list(masked_log_probs(grammar, [words[:5]], masking, 0, indices=[7]))
     assert len(chosen[0]) == (first < 5).sum()
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from pcfg_artifact.approximation.algorithm import Approximation
 from pcfg_artifact.approximation.low_rank import approximate_charts
-from pcfg_artifact.approximation.model import Approximation
 from pcfg_artifact.approximation.scores import (
     Trial,
     one_mask_probabilities,

@@ -1,5 +1,7 @@
 import numpy as np
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from pcfg_artifact.errors import GrammarError
 from pcfg_artifact.grammar import PCFG
@@ -18,6 +20,22 @@ def test_text_round_trip_is_exact(tiny_grammar):
 def test_awkward_words_survive(word):
     grammar = PCFG.from_rules({"A": 1.0}, [], [("A", word, 1.0)])
     assert from_text(to_text(grammar)).words == (word,)
+
+
+NAMES = (st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
+         | st.text("'\"#\\->ROTxu0 \t", min_size=1, max_size=8))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(NAMES, min_size=3, max_size=3, unique=True), NAMES)
+@example(["''", "'", "#"], "'")
+@example(["ROOT", "->", "0.5"], "0.5")
+@example(["\ufeffS", "\u2028", '"'], "\r\n")
+def test_every_name_of_a_symbol_or_word_survives(symbols, word):
+    parent, left, right = symbols
+    grammar = PCFG.from_rules({parent: 1.0}, [(parent, left, right, 1.0)], [(left, word, 1.0), (right, word, 1.0)])
+    again = from_text(to_text(grammar))
+    assert (again.interminals, again.preterminals, again.words) == ((parent,), (left, right), (word,))
 
 
 def test_comments_and_blank_lines_are_passed_over():

@@ -18,7 +18,7 @@ from pcfg_artifact.grammar.spectral import (
 )
 from pcfg_artifact.grammar.spectral_features import collect_nodes
 from pcfg_artifact.parsing import inside_outside
-from pcfg_artifact.parsing.latent import latent_inside_outside
+from pcfg_artifact.parsing.latent_engine import latent_inside_outside
 
 EXACT = 1e-9
 

@@ -101,3 +101,46 @@ def test_skipping_takes_linear_time():
     trees, bad = parse_trees(f"(S (NP (PRP she))\n{LINE}\n" * 40_000, "file", skip_bad_trees=True)
     assert len(trees) == 40_000
     assert [b.line for b in bad] == list(range(1, 80_000, 2))
+
+
+def test_skipping_takes_linear_time_where_all_brackets_close_at_the_end():
+    trees, bad = parse_trees(f"(S (NP (PRP she))\n{LINE}\n" * 10_000 + ")" * 10_000, "file", skip_bad_trees=True)
+    assert len(trees) == 10_000
+    assert [b.line for b in bad] == [*range(1, 20_000, 2), 20_001]
+
+
+@pytest.mark.parametrize("stray", [")", ")))", "\xe9", "junk", "\0", "()", "(S", "\udce9"])
+@pytest.mark.parametrize("layout", ["(S (NP (PRP {0}))\n   (VP (VBZ runs)))", "(S (NP (PRP {0})) (VP (VBZ runs)))"])
+def test_skipping_loses_no_tree_before_or_after_a_stray_line(stray, layout):
+    lines = [layout.format(word) for word in "abcdef"]
+    trees, bad = parse_trees("\n".join([*lines[:3], stray, *lines[3:]]), "file", skip_bad_trees=True)
+    assert [tree.words()[0] for tree in trees] == list("abcdef")
+    line = 3 * (1 + layout.count("\n")) + 1
+    assert [(b.first_line, b.line, b.last_line) for b in bad] == [(line, line, line)]
+
+
+@pytest.mark.parametrize("damage", ["caf\udce9", "caf\0", "ca(fe", "ca)fe", "(", ")"])
+def test_skipping_loses_only_the_damaged_tree_and_lists_its_line(damage):
+    lines = [LINE.replace("she", word) for word in "abcdef"]
+    lines[2] = LINE.replace("she", damage)
+    trees, bad = parse_trees("\n".join(lines), "file", skip_bad_trees=True)
+    assert [tree.words()[0] for tree in trees] == list("abdef")
+    assert [(b.first_line, b.last_line) for b in bad] == [(3, 3)]
+
+
+def test_a_bracket_missing_here_and_one_too_many_there_do_not_make_one_tree_of_all_between():
+    lines = [LINE.replace("she", word) for word in "abcdefg"]
+    lines[1], lines[4] = lines[1][:-1], lines[4] + ")"
+    with pytest.raises(TreebankError, match="line 2: a tree that begins here runs over line 3"):
+        parse_trees("\n".join(lines), "file")
+    trees, bad = parse_trees("\n".join(lines), "file", skip_bad_trees=True)
+    assert [tree.words()[0] for tree in trees] == list("acdfg")
+    assert [b.line for b in bad] == [2, 5]
+
+
+def test_trees_that_run_over_lines_of_the_first_column_survive_damage_elsewhere():
+    whole = "(S\n(NP (PRP she))\n(VP (VBZ runs)))\n"
+    trees, bad = parse_trees(whole * 3 + "(S\n(NP (PRP they))\n(VP (VBP run))\n" + whole * 3, "file",
+                             skip_bad_trees=True)
+    assert trees == [SHE_RUNS] * 6
+    assert [(b.first_line, b.last_line) for b in bad] == [(10, 12)]

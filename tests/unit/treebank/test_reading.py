@@ -5,7 +5,9 @@ import zipfile
 
 import pytest
 
+from pcfg_artifact.grammar import learn_pcfg
 from pcfg_artifact.treebank import read_treebank, split
+from pcfg_artifact.treebank.binarise import VARIANTS
 
 FIRST = "( (S (NP-SBJ (PRP she))\n     (VP (VBZ runs))\n     (. .)) )\n"
 SECOND = "(TOP (NP (NN Title)))\n(S (NP (-NONE- *)))\n"
@@ -80,11 +82,34 @@ def test_skipping_lists_bad_trees_and_undecodable_or_empty_files(folder):
     (folder / "d.mrg").write_text("")
     (folder / "e.mrg").write_text("(NN x)\n(S (NN y)\n(NN z)\n")
     bank = read_treebank(folder, skip_bad_trees=True)
-    assert [tuple(bad) for bad in bank.bad_trees] == [
-        ("c.mrg", 2, "byte 0xe9 is not UTF-8 text"), ("d.mrg", 1, "the text is empty"),
-        ("e.mrg", 2, "a tree that begins here is never closed (1 closing brackets missing)")]
+    assert [str(bad) for bad in bank.bad_trees] == [
+        "c.mrg, line 2: byte 0xe9 is not UTF-8 text", "d.mrg, line 1: the text is empty",
+        "e.mrg, line 2: a tree that begins here is never closed (1 closing brackets missing)"]
     assert [tree.word for tree in bank.documents["e.mrg"]] == ["x", "z"]
-    assert "c.mrg" not in bank.documents
+    assert [tree.word for tree in bank.documents["c.mrg"]] == ["x"]
+
+
+def test_linked_folders_are_followed_once_and_loops_end(folder, tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "third.mrg").write_text("(NN z)\n")
+    (folder / "linked").symlink_to(elsewhere)
+    (folder / "again").symlink_to(folder / "b")  # the folder's own place goes before a link to it
+    (elsewhere / "loop").symlink_to(folder)
+    bank = read_treebank(folder)
+    assert list(bank.documents) == ["a.MRG", "b/deep/second.tree", "linked/third.mrg"]
+
+
+def test_a_tag_that_heads_phrases_too_is_renamed_and_said(tmp_path):
+    (tmp_path / "a.mrg").write_text("(S (NP (DT the) (NN cat)) (VP (VBZ runs)))\n(S (NP she) (VP (VBZ runs)))\n")
+    bank = read_treebank(tmp_path)
+    assert [str(tree) for tree in bank.trees] == ["(S (NP (DT the) (NN cat)) (VP (VBZ runs)))",
+                                                  "(S (NP_TAG she) (VP (VBZ runs)))"]
+    assert bank.cleaning["renamed_tags"] == 1
+    assert str(bank.renamed[0]) == ("1 words tagged NP, which heads phrases too, are tagged NP_TAG "
+                                    "(first: 'she' in tree 2 of a.mrg)")
+    for variant in VARIANTS:
+        assert "NP_TAG" in "".join(learn_pcfg(bank.trees, variant, cutoff=0).preterminals)
 
 
 @pytest.mark.parametrize("packed", [False, True])

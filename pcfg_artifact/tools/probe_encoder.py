@@ -27,7 +27,7 @@ from pcfg_artifact.probing.probes import PROBES, build_probes
 from pcfg_artifact.probing.representations import fitting_sentences
 from pcfg_artifact.probing.tasks import run_task, tree_task
 from pcfg_artifact.progress import progress
-from pcfg_artifact.tools.arguments import add_treebank_arguments, load_grammar, load_treebank
+from pcfg_artifact.tools.arguments import add_treebank_arguments, load_grammar, load_treebank, refuse_counts
 from pcfg_artifact.treebank.splits import split
 from pcfg_artifact.treebank.tree import Tree
 from pcfg_artifact.workers.hidden_states import store_states, stored_layer
@@ -55,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    refuse_counts(("--train", args.train, 1), ("--test", args.test, 1), ("--epochs", args.epochs, 1))
     if not (args.model / "config.json").is_file():
         raise UsageError(f"{args.model} has no config.json; --model is a Hugging Face encoder folder, "
                          f"e.g. runs/smoke/pretrain/models/A4L3")

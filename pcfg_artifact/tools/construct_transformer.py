@@ -82,10 +82,10 @@ def build(grammar: PCFG, max_length: int, args: argparse.Namespace) -> Construct
 def report(grammar: PCFG, model: ConstructedTransformer, words: list[str], found: dict) -> None:
     charts = model.read_charts(model(words))
     if isinstance(model, ApproximateInsideOutside):
-        errors, against = approximate_errors(model, words, charts), "the approximate recursion"
+        errors, against = list(approximate_errors(model, words, charts)), "the approximate recursion"
     else:
         engine = inside_outside(grammar, [words], outside="full")[0]
-        errors, against = tuple(map(entry_errors, charts, linear(engine))), "Inside-Outside"
+        errors, against = list(map(entry_errors, charts, linear(engine))), "Inside-Outside"
     print("  ".join(f"{name} {value:,}" for name, value in claimed_sizes.built(model).items()) + f"  ({model.backend})")
     print(f"largest relative error against {against}: inside {errors[0].max():.1e}, outside {errors[1].max():.1e}")
     probability = float(charts[0][0, -1] @ charts[1][0, -1])

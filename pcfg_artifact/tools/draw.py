@@ -10,13 +10,18 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
 from pcfg_artifact import artifacts, storage
-from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.sampling import Sampler
 from pcfg_artifact.machine import available_cores
-from pcfg_artifact.tools.arguments import add_grammar_argument, load_grammar
+from pcfg_artifact.tools.arguments import (
+    add_grammar_argument,
+    load_grammar,
+    named_path,
+    refuse_counts,
+    refuse_unusable_folder,
+    refuse_unwritable,
+)
 from pcfg_artifact.workers.shards import BLOCK, write_shard
 
 EXAMPLE = "run_all.sh sample --grammar my_grammar -n 5 --trees"
@@ -28,20 +33,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="random seed (0)")
     parser.add_argument("--trees", action="store_true", help="trees, not only sentences")
     parser.add_argument("--max-length", type=int, metavar="L", help="draw longer sentences again, and count them")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="write shards of arrays here")
+    parser.add_argument("--out", type=named_path, metavar="DIR", help="write shards of arrays here")
     parser.add_argument("--shard-size", type=int, default=1_000_000, help="sentences a shard (1,000,000)")
     parser.add_argument("--workers", type=int, help="threads (all cores)")
 
 
 def run(args: argparse.Namespace) -> int:
-    for name, value, least in (("-n", args.n, 0), ("--shard-size", args.shard_size, 1),
-                               ("--workers", args.workers, 1), ("--max-length", args.max_length, 1)):
-        if value is not None and value < least:
-            raise UsageError(f"{name} is {value}, expected {least} or more")
-    sampler = Sampler(load_grammar(args.grammar), args.seed, args.max_length)
+    refuse_counts(("-n", args.n, 0), ("--shard-size", args.shard_size, 1), ("--workers", args.workers, 1),
+                  ("--max-length", args.max_length, 1))
+    grammar = load_grammar(args.grammar)
+    sampler = Sampler(grammar, args.seed, args.max_length)
     if args.out is None:
+        refuse_unwritable(grammar.words, args.grammar, "word")
+        if args.trees:
+            refuse_unwritable(grammar.nonterminals, args.grammar, "symbol")
         _print(sampler, args.n, args.trees)
     else:
+        refuse_unusable_folder(args.out)
         _write(sampler, args)
     return 0
 

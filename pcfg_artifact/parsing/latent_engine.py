@@ -15,7 +15,6 @@ from pcfg_artifact.grammar.latent import LatentPCFG
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.ordered import ordered_map
 from pcfg_artifact.parsing import latent_kernels
-from pcfg_artifact.parsing.cells import cell_of, n_cells
 from pcfg_artifact.parsing.charts import Chart, span_maxima
 from pcfg_artifact.parsing.compiled import grouped
 from pcfg_artifact.parsing.decoding import BLOCK, Parse, parse_of, with_retries
@@ -23,6 +22,7 @@ from pcfg_artifact.parsing.engine import each_chart
 from pcfg_artifact.parsing.latent_kernels import LatentRules
 from pcfg_artifact.parsing.leaves import Sentence, word_ids
 from pcfg_artifact.parsing.options import DEFAULT, EngineOptions
+from pcfg_artifact.parsing.triangle import cell_of, n_cells
 
 PRUNING = 1e-5  # entries with a smaller posterior under the PCFG are left out
 

@@ -1,0 +1,538 @@
+"""Reading a sentence from left to right: compiled kernels, one call a word.
+
+Legend.  i < k < j fenceposts, t the number of words read; A parent, B left child, C right child; p pre-terminal; q pair
+of children (B, C).  Every value is divided by the probability of the words that it accounts for, given those before:
+
+  forward[i, A]   expected number of A that begin at i, given words 1 .. i
+  alpha(A, i, j)  probability that A yields words i+1 .. j, over P(those words | words 1 .. i)
+
+so forward[i, A] * alpha(A, i, j) is the probability of a node A over (i, j), given words 1 .. j: nothing fades with the
+length of the sentence.  Right children that begin at i after a left child (B, h, i) have the weight
+  D(C, i) = sum over h, B of alpha(B, h, i) pair_weight[h, q]
+where pair_weight[h, q] = sum over A of forward[h, A] P(A -> q),
+and forward[i] = D(., i) R.  pair_open is pair_weight times the number of nodes from the root down to A.
+
+Each kernel is compiled twice: `log` is None in linear space, True where values are logarithms.  Linear space refuses
+(OUT_OF_RANGE) what would leave the range of float64.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit, uint64
+from numba.cpython.unsafe.numbers import trailing_zeros
+
+from pcfg_artifact.parsing.prefix_grammar import INDEX, Closure, Tables
+
+WORD = 64  # bits of one word of a mask
+NO_ROW = np.uint32(0xFFFFFFFF)
+SMALLEST, LARGEST = 2.0 ** -900, 2.0 ** 900
+SMALLEST_RULE = 2.0 ** -100  # a value times a rule is then still a normal float64
+DONE, OUT_OF_RANGE, IMPOSSIBLE = -1, -2, -3  # a status of 0 or more: out of room at the cell that begins there
+
+
+class State(NamedTuple):
+    """What is kept of the words read; X fenceposts of room, N symbols, Q pairs.
+
+    row_of (X, N): row of (i, B), whose alpha(B, i, k) is alpha[row, k], possible where bit k of mask[i, B] is set.
+    left_pairs (X, pair words): bits of the pairs whose left child begins at i and which some forward parent has.
+    Cell (i, j) has the entries offsets[c]:offsets[c + 1], c = cell_of(i, j): symbols and values (alpha).
+    The column at hand: right[C, k] = alpha(C, k, j), its bits right_mask, right_pairs, and is_right.
+    """
+
+    row_of: np.ndarray
+    mask: np.ndarray
+    left_pairs: np.ndarray
+    forward: np.ndarray
+    pair_weight: np.ndarray
+    pair_open: np.ndarray
+    alpha: np.ndarray
+    offsets: np.ndarray
+    symbols: np.ndarray
+    values: np.ndarray
+    right: np.ndarray
+    right_mask: np.ndarray
+    right_pairs: np.ndarray
+    is_right: np.ndarray
+    n_rows: np.ndarray
+    live_pair: np.ndarray
+    live_mask: np.ndarray
+
+
+def new_state(grammar: Tables, longest: int) -> State:
+    """Room for `longest` words; rows and entries grow when they are needed."""
+    posts, n, n_pairs = longest + 1, len(grammar.root), len(grammar.left)
+    pair_words, mask_words = -(-n_pairs // WORD), -(-posts // WORD)
+    return State(
+        row_of=np.full((posts, n), NO_ROW), mask=np.zeros((posts, n, mask_words), np.uint64),
+        left_pairs=np.zeros((posts, pair_words), np.uint64), forward=np.empty((posts, n)),
+        pair_weight=np.empty((posts, n_pairs)), pair_open=np.empty((posts, n_pairs)),
+        alpha=np.empty((16 * posts, posts)), offsets=np.zeros(posts * longest // 2 + 1, np.int64),
+        symbols=np.empty(16 * posts * posts, INDEX), values=np.empty(16 * posts * posts),
+        right=np.empty((n, posts)), right_mask=np.zeros((n, mask_words), np.uint64),
+        right_pairs=np.zeros(pair_words, np.uint64), is_right=np.zeros(n, np.bool_), n_rows=np.zeros(1, np.int64),
+        live_pair=np.empty(n_pairs + 1, INDEX), live_mask=np.empty(n_pairs + 1, np.uint64))
+
+
+# ---- linear space and log space ------------------------------------------------------------------------------------
+
+
+@njit(nogil=True)
+def zero(log):
+    if log is None:
+        return 0.0
+    return -np.inf
+
+
+@njit(nogil=True)
+def one(log):
+    if log is None:
+        return 1.0
+    return 0.0
+
+
+@njit(nogil=True)
+def times(x, y, log):
+    if log is None:
+        return x * y
+    return x + y
+
+
+@njit(nogil=True)
+def over(x, y, log):
+    if log is None:
+        return x / y
+    return x - y
+
+
+@njit(nogil=True)
+def plus(x, y, log):
+    if log is None:
+        return x + y
+    if x < y:
+        x, y = y, x
+    if y == -np.inf:
+        return x
+    return x + math.log1p(math.exp(y - x))
+
+
+@njit(nogil=True)
+def leaves_range(x, log):
+    """Whether a value that is not 0 cannot be held safely."""
+    if log is None:
+        return not SMALLEST < x < LARGEST
+    return False
+
+
+# ---- left corners ----------------------------------------------------------------------------------------------------
+
+
+@njit(nogil=True)
+def solve(closure, vector):
+    """R v, by the sparse factors."""
+    n = len(vector)
+    y = np.empty(n)
+    for a in range(n):
+        y[closure.row_rank[a]] = vector[a]
+    for j in range(n):
+        if y[j] != 0.0:
+            for e in range(closure.lower_first[j], closure.lower_first[j + 1]):
+                y[closure.lower_row[e]] -= closure.lower[e] * y[j]
+    for j in range(n - 1, -1, -1):
+        if y[j] != 0.0:
+            y[j] /= closure.diagonal[j]
+            for e in range(closure.upper_first[j], closure.upper_first[j + 1]):
+                y[closure.upper_row[e]] -= closure.upper[e] * y[j]
+    found = np.empty(n)
+    for a in range(n):
+        found[a] = y[closure.column_rank[a]]
+    return found
+
+
+@njit(nogil=True)
+def solve_transposed(closure, vector):
+    """v R, by the sparse factors."""
+    n = len(vector)
+    y = np.empty(n)
+    for a in range(n):
+        y[closure.column_rank[a]] = vector[a]
+    for j in range(n):
+        total = y[j]
+        for e in range(closure.upper_first[j], closure.upper_first[j + 1]):
+            total -= closure.upper[e] * y[closure.upper_row[e]]
+        y[j] = total / closure.diagonal[j]
+    for j in range(n - 1, -1, -1):
+        total = y[j]
+        for e in range(closure.lower_first[j], closure.lower_first[j + 1]):
+            total -= closure.lower[e] * y[closure.lower_row[e]]
+        y[j] = total
+    found = np.empty(n)
+    for a in range(n):
+        found[a] = y[closure.row_rank[a]]
+    return found
+
+
+@njit(nogil=True, cache=True)
+def solve_columns(closure: Closure, columns: np.ndarray) -> np.ndarray:
+    """R times a matrix (I, n)."""
+    found = np.empty_like(columns)
+    for c in range(columns.shape[1]):
+        found[:, c] = solve(closure, columns[:, c].copy())
+    return found
+
+
+@njit(nogil=True)
+def begun_by(grammar, vector, log):
+    """(I,) v R: what begins where the symbols of v begin."""
+    if log is None:
+        return solve_transposed(grammar.closure, vector)
+    found = np.full(len(vector), -np.inf)
+    for a in range(len(vector)):
+        if vector[a] != -np.inf:
+            for b in range(len(vector)):
+                found[b] = plus(found[b], vector[a] + grammar.log_closure[a, b], log)
+    return found
+
+
+@njit(nogil=True)
+def begun_with(grammar, vector, log):
+    """(I,) R v: the value of a symbol from those of the symbols that it may begin with."""
+    if log is None:
+        return solve(grammar.closure, vector)
+    found = np.full(len(vector), -np.inf)
+    for a in range(len(vector)):
+        for b in range(len(vector)):
+            found[a] = plus(found[a], grammar.log_closure[a, b] + vector[b], log)
+    return found
+
+
+@njit(nogil=True)
+def add_left_children(grammar, vector, total, log):
+    """total(B) += sum over A of v(A) P_L(A, B)"""
+    for a in range(len(vector)):
+        if vector[a] != zero(log):
+            for e in range(grammar.corner_first[a], grammar.corner_first[a + 1]):
+                b = grammar.corner[e]
+                total[b] = plus(total[b], times(vector[a], grammar.corner_prob[e], log), log)
+
+
+@njit(nogil=True)
+def predict(grammar, state, i, begun, above, next_word, log):
+    """Fill forward[i], the weights of pairs and of next words; returns whether a value left the range.
+
+    begun (N,): D(., i).  above (N,): the same times the number of nodes above.
+    """
+    n_interminals = len(grammar.corner_first) - 1
+    forward = state.forward[i]
+    forward[:] = begun
+    forward[:n_interminals] = begun_by(grammar, begun[:n_interminals], log)
+    left_children = np.full(len(begun), zero(log))
+    add_left_children(grammar, forward[:n_interminals], left_children, log)
+    for p in range(n_interminals, len(begun)):
+        forward[p] = plus(forward[p], left_children[p], log)
+    is_refused = False
+    for a in range(len(begun)):
+        is_refused |= forward[a] != zero(log) and leaves_range(forward[a], log)
+
+    # Nodes above a left child: those above its parent, and the parent.
+    for a in range(n_interminals):
+        left_children[a] = plus(left_children[a], above[a], log)
+    path = begun_by(grammar, left_children[:n_interminals], log)
+    for a in range(n_interminals):
+        path[a] = plus(path[a], forward[a], log)
+    for q in range(len(grammar.left)):
+        weight, opened = zero(log), zero(log)
+        for rule in range(grammar.first[q], grammar.first[q + 1]):
+            a = grammar.parent[rule]
+            weight = plus(weight, times(grammar.prob[rule], forward[a], log), log)
+            opened = plus(opened, times(grammar.prob[rule], path[a], log), log)
+        state.pair_weight[i, q] = weight
+        state.pair_open[i, q] = opened
+
+    next_word[:-1] = zero(log)
+    for p in range(n_interminals, len(begun)):
+        if forward[p] != zero(log):
+            for e in range(grammar.word_first[p - n_interminals], grammar.word_first[p - n_interminals + 1]):
+                w = grammar.word[e]
+                next_word[w] = plus(next_word[w], times(forward[p], grammar.word_prob[e], log), log)
+    return is_refused
+
+
+@njit(nogil=True, cache=True)
+def begin(grammar: Tables, state: State, next_word: np.ndarray, log: bool | None) -> bool:
+    """Before the first word: the root symbols begin at 0, with nothing above them."""
+    next_word[-1] = zero(log)
+    return not predict(grammar, state, 0, grammar.root, np.full(len(grammar.root), zero(log)), next_word, log)
+
+
+# ---- one more word ---------------------------------------------------------------------------------------------------
+
+
+@njit(nogil=True)
+def cell_of(i, j):
+    """Number of the cell (i, j): by j, then by falling i."""
+    return j * (j - 1) // 2 + (j - 1 - i)
+
+
+@njit(nogil=True)
+def bits_between(low, high, word):
+    """The bits of fenceposts low .. high-1 that lie in one word of a mask."""
+    first, last = max(low - WORD * word, 0), min(high - WORD * word, WORD)
+    if first >= last:
+        return uint64(0)
+    return (~uint64(0) << uint64(first)) & (~uint64(0) >> uint64(WORD - last))
+
+
+@njit(nogil=True)
+def lowest(word, bits):
+    """Number of the lowest bit that is set in a word of a mask."""
+    return uint64(WORD * word) + uint64(trailing_zeros(bits))  # type: ignore[call-arg]  # numba passes the context
+
+
+@njit(nogil=True)
+def without_lowest(bits):
+    return bits & (bits - uint64(1))
+
+
+@njit(nogil=True)
+def find_live_pairs(grammar, state, i, word, splits):
+    """Pairs with a possible split of (i, j) in this word of the masks; no branch depends on what is possible."""
+    n_live = 0
+    for pair_word in range(len(state.right_pairs)):
+        pairs = state.left_pairs[i, pair_word] & state.right_pairs[pair_word]
+        while pairs != 0:
+            q = lowest(pair_word, pairs)
+            common = state.mask[i, grammar.left[q], word] & state.right_mask[grammar.right[q], word] & splits
+            state.live_pair[n_live] = q
+            state.live_mask[n_live] = common
+            n_live += common != 0
+            pairs = without_lowest(pairs)
+    return n_live
+
+
+@njit(nogil=True)
+def enter_right(grammar, state, a, i, value):
+    """Make (a, i, j) a possible right child in the column j at hand."""
+    if not state.is_right[a]:
+        state.is_right[a] = True
+        for m in range(grammar.right_first[a], grammar.right_first[a + 1]):
+            q = grammar.by_right[m]
+            state.right_pairs[q // WORD] |= uint64(1) << uint64(q % WORD)
+    state.right[a, i] = value
+    state.right_mask[a, i // WORD] |= uint64(1) << uint64(i % WORD)
+
+
+@njit(nogil=True)
+def clear_column(state):
+    for a in range(len(state.is_right)):
+        if state.is_right[a]:
+            state.is_right[a] = False
+            state.right_mask[a] = 0
+    state.right_pairs[:] = 0
+
+
+@njit(nogil=True)
+def enter(grammar, state, a, i, j, value, entry, log):
+    """Make (a, i, j) an entry, a possible left child of what begins at i, and a right child in column j."""
+    state.symbols[entry] = a
+    state.values[entry] = value
+    if state.row_of[i, a] == NO_ROW:
+        state.row_of[i, a] = state.n_rows[0]
+        state.n_rows[0] += 1
+        for q in range(grammar.left_first[a], grammar.left_first[a + 1]):
+            if state.pair_weight[i, q] != zero(log):
+                state.left_pairs[i, q // WORD] |= uint64(1) << uint64(q % WORD)
+    state.alpha[state.row_of[i, a], j] = value
+    state.mask[i, a, j // WORD] |= uint64(1) << uint64(j % WORD)
+    enter_right(grammar, state, a, i, value)
+
+
+@njit(nogil=True)
+def read_word(grammar, state, j, word, prob, next_word, start, log):
+    """Column j, from the cell that begins at `start` (j - 1 for a new word) leftwards; word j had probability `prob`.
+
+    next_word (V + 1) gets the weights of what follows, the end last.  Returns a status and the expected number of
+    open constituents.
+    """
+    n_interminals = len(grammar.corner_first) - 1
+    n = len(grammar.root)
+    total, found = np.full(n, zero(log)), np.empty(n_interminals + 1, INDEX)
+    is_refused = False
+    for i in range(start, -1, -1):
+        cell = cell_of(i, j)
+        entry = state.offsets[cell]
+        if is_refused:
+            break
+        if entry + n > len(state.symbols) or state.n_rows[0] + n > len(state.alpha):
+            return i, 0.0
+        if i == j - 1:
+            for e in range(grammar.head_first[word], grammar.head_first[word + 1]):
+                p = grammar.head[e]
+                if state.forward[i, p] != zero(log):
+                    value = over(grammar.head_prob[e], prob, log)
+                    is_refused |= leaves_range(value, log)
+                    enter(grammar, state, p, i, j, value, entry, log)
+                    entry += 1
+            state.offsets[cell + 1] = entry
+            continue
+        # alpha(A,i,j) = sum over k, B, C of P(A -> B C) alpha(B,i,k) alpha(C,k,j)
+        for mask_word in range((i + 1) // WORD, (j - 1) // WORD + 1):
+            n_live = find_live_pairs(grammar, state, i, mask_word, bits_between(i + 1, j, mask_word))
+            for m in range(n_live):
+                q, splits = state.live_pair[m], state.live_mask[m]
+                row, c = state.row_of[i, grammar.left[q]], grammar.right[q]
+                product = zero(log)
+                while splits != 0:
+                    k = lowest(mask_word, splits)
+                    product = plus(product, times(state.alpha[row, k], state.right[c, k], log), log)
+                    splits = without_lowest(splits)
+                is_refused |= leaves_range(product, log)
+                for rule in range(grammar.first[q], grammar.first[q + 1]):
+                    a = grammar.parent[rule]
+                    total[a] = plus(total[a], times(grammar.prob[rule], product, log), log)
+        # A symbol that cannot begin at i, after these words, is in no tree.
+        n_found = 0
+        for a in range(n_interminals):
+            found[n_found] = a
+            n_found += (total[a] != zero(log)) & (state.forward[i, a] != zero(log))
+        for m in range(n_found):
+            a = found[m]
+            is_refused |= leaves_range(total[a], log)
+            enter(grammar, state, a, i, j, total[a], entry, log)
+            entry += 1
+        total[:n_interminals] = zero(log)
+        state.offsets[cell + 1] = entry
+    clear_column(state)
+    if is_refused:
+        return OUT_OF_RANGE, 0.0
+
+    begun, above, end = np.full(n, zero(log)), np.full(n, zero(log)), zero(log)
+    for i in range(j):
+        cell = cell_of(i, j)
+        for entry in range(state.offsets[cell], state.offsets[cell + 1]):
+            b, value = state.symbols[entry], state.values[entry]
+            if i == 0:
+                end = plus(end, times(grammar.root[b], value, log), log)
+            for q in range(grammar.left_first[b], grammar.left_first[b + 1]):
+                weight = state.pair_weight[i, q]
+                if weight != zero(log):
+                    term, c = times(weight, value, log), grammar.right[q]
+                    is_refused |= leaves_range(term, log)
+                    begun[c] = plus(begun[c], term, log)
+                    above[c] = plus(above[c], times(state.pair_open[i, q], value, log), log)
+    next_word[-1] = end
+    is_refused |= predict(grammar, state, j, begun, above, next_word, log)
+    n_open = zero(log)
+    for c in range(n):
+        n_open = plus(n_open, above[c], log)
+    return (OUT_OF_RANGE if is_refused else DONE), n_open
+
+
+@njit(nogil=True, cache=True)
+def read_words(grammar: Tables, state: State, t: int, words: np.ndarray, done: int, start: int, rows: np.ndarray,
+               n_open: np.ndarray, log: bool | None) -> tuple[int, int]:
+    """Read words[done:] after t + done words; returns a status and how many of `words` are done.
+
+    rows (n + 1, V + 1): rows[m] are the weights of what may be words[m]; n_open (n + 1,) after each.  `start` is the
+    status of a call that had no room for words[done], else DONE.
+    """
+    for m in range(done, len(words)):
+        j, word = t + m + 1, words[m]
+        if word < 0 or rows[m, word] == zero(log):
+            return IMPOSSIBLE, m
+        status, n_open[m + 1] = read_word(grammar, state, j, word, rows[m, word], rows[m + 1],
+                                          start if start >= 0 else j - 1, log)
+        start = DONE
+        if status != DONE:
+            return status, m
+    return DONE, len(words)
+
+
+# ---- looking back ----------------------------------------------------------------------------------------------------
+
+
+@njit(nogil=True, cache=True)
+def posteriors(grammar: Tables, state: State, t: int, has_ended: bool, log: bool | None) -> np.ndarray:
+    """(entries of columns 1 .. t,) probability of every node, given words 1 .. t, and the end if it was read.
+
+    unfinished[k, C] is the probability, over that of the words, that a C beginning at k yields words k+1 .. t and has
+    more to come; anything may begin at t.  A node receives from parents that are complete, and from those that are not.
+    """
+    n, n_interminals = len(grammar.root), len(grammar.corner_first) - 1
+    n_entries = state.offsets[cell_of(0, t) + 1]
+    unfinished = np.full((t + 1, n), zero(log))
+    beta = np.full((state.n_rows[0], t + 1), zero(log))
+    if not has_ended:
+        unfinished[t] = one(log)
+        for h in range(t - 1, -1, -1):
+            from_pairs, from_rules = np.full(len(grammar.left), zero(log)), np.full(n_interminals, zero(log))
+            for k in range(h + 1, t + 1):
+                cell = cell_of(h, k)
+                for entry in range(state.offsets[cell], state.offsets[cell + 1]):
+                    b, received = state.symbols[entry], zero(log)
+                    for q in range(grammar.left_first[b], grammar.left_first[b + 1]):
+                        weight, to_come = state.pair_weight[h, q], unfinished[k, grammar.right[q]]
+                        if weight != zero(log) and to_come != zero(log):
+                            received = plus(received, times(weight, to_come, log), log)
+                            from_pairs[q] = plus(from_pairs[q], times(state.values[entry], to_come, log), log)
+                    beta[state.row_of[h, b], k] = received
+            for q in range(len(grammar.left)):
+                if from_pairs[q] != zero(log):
+                    for rule in range(grammar.first[q], grammar.first[q + 1]):
+                        a = grammar.parent[rule]
+                        from_rules[a] = plus(from_rules[a], times(grammar.prob[rule], from_pairs[q], log), log)
+            values = begun_with(grammar, from_rules, log)
+            for a in range(n_interminals):
+                if state.forward[h, a] != zero(log):
+                    unfinished[h, a] = values[a]
+
+    found = np.zeros(n_entries)
+    end = zero(log)
+    if has_ended:
+        cell = cell_of(0, t)
+        for entry in range(state.offsets[cell], state.offsets[cell + 1]):
+            end = plus(end, times(grammar.root[state.symbols[entry]], state.values[entry], log), log)
+        if end == zero(log):
+            return found
+    else:
+        end = one(log)
+    parent, right_beta = np.full(n, zero(log)), np.full((n, t + 1), zero(log))
+    for j in range(t, 0, -1):
+        for i in range(j):
+            cell = cell_of(i, j)
+            for entry in range(state.offsets[cell], state.offsets[cell + 1]):
+                enter_right(grammar, state, state.symbols[entry], i, state.values[entry])
+                right_beta[state.symbols[entry], i] = zero(log)
+        for i in range(j):
+            cell = cell_of(i, j)
+            for entry in range(state.offsets[cell], state.offsets[cell + 1]):
+                a = state.symbols[entry]
+                value = plus(beta[state.row_of[i, a], j], right_beta[a, i], log)
+                if i == 0 and j == t:
+                    value = plus(value, over(grammar.root[a], end, log), log)
+                parent[a] = value
+                posterior = times(value, state.values[entry], log)
+                found[entry] = posterior if log is None else math.exp(posterior)
+            if j - i > 1:
+                for mask_word in range((i + 1) // WORD, (j - 1) // WORD + 1):
+                    n_live = find_live_pairs(grammar, state, i, mask_word, bits_between(i + 1, j, mask_word))
+                    for m in range(n_live):
+                        q, splits = state.live_pair[m], state.live_mask[m]
+                        given = zero(log)
+                        for rule in range(grammar.first[q], grammar.first[q + 1]):
+                            given = plus(given, times(grammar.prob[rule], parent[grammar.parent[rule]], log), log)
+                        if given == zero(log):
+                            continue
+                        row, c = state.row_of[i, grammar.left[q]], grammar.right[q]
+                        while splits != 0:
+                            k = lowest(mask_word, splits)
+                            beta[row, k] = plus(beta[row, k], times(given, state.right[c, k], log), log)
+                            right_beta[c, k] = plus(right_beta[c, k], times(given, state.alpha[row, k], log), log)
+                            splits = without_lowest(splits)
+            for entry in range(state.offsets[cell], state.offsets[cell + 1]):
+                parent[state.symbols[entry]] = zero(log)
+        clear_column(state)
+    return found

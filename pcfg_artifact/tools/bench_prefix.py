@@ -1,0 +1,173 @@
+"""Speed and memory of reading from left to right: next-word distributions after every prefix of a sentence.
+
+Beside it, on the same sentences: Inside-Outside by our cpu engine, by that of another checkout (--against), and, where
+it is installed, genlm-grammar's Earley parser on a grammar that it can hold.  Speeds are per core, by CPU time of the
+one thread that works, the best of some rounds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pcfg_artifact.errors import UsageError
+from pcfg_artifact.grammar import PCFG, learn_pcfg
+from pcfg_artifact.grammar.sampling import Sampler
+from pcfg_artifact.machine import single_thread
+from pcfg_artifact.parsing import Prefix, incremental_posteriors, inside_outside, next_words
+from pcfg_artifact.parsing.leaves import Sentence
+from pcfg_artifact.tools.bench_parsing import LONGEST, N_SENTENCES, ROUNDS, SHORTEST, consume, ratio, row
+from pcfg_artifact.treebank.reading import Treebank
+from pcfg_artifact.treebank.splits import split
+from pcfg_artifact.treebank.tree import Tree
+
+LENGTHS, N_OF_LENGTH = (10, 20, 40, 80, 100), 6
+N_POSTERIORS = 10
+GENLM = "genlm.grammar"
+GENLM_TREES, GENLM_SENTENCES, GENLM_LONGEST = 25, 5, 20  # beyond, it gives up its sums before they converge
+# What another checkout runs: the part of its Python API that is fixed.
+THEIR_PASS = """
+import json, sys, time
+from pcfg_artifact.grammar import PCFG
+from pcfg_artifact.parsing import inside_outside
+grammar, sentences = PCFG.load(sys.argv[1]), json.load(open(sys.argv[2]))
+seconds = []
+for _ in range(int(sys.argv[3]) + 1):
+    start = time.process_time()
+    for chart in inside_outside(grammar, sentences, n_threads=1):
+        chart.entry_marginals
+    seconds.append(time.process_time() - start)
+print(min(seconds[1:]))
+"""
+
+
+def run(treebank: Treebank, against: Path | None = None) -> list[dict[str, Any]]:
+    with single_thread():
+        trees = split(treebank)
+        grammar = learn_pcfg(trees.train)
+        sentences = [tree.words() for tree in trees.test if SHORTEST <= len(tree.words()) <= LONGEST][:N_SENTENCES]
+        return [*treebank_sentences(grammar, sentences, against), *lengths(grammar), *genlm_grammar(trees.train)]
+
+
+def treebank_sentences(grammar: PCFG, sentences: Sequence[list[str]], against: Path | None) -> Iterator[dict[str, Any]]:
+    mean = np.mean([len(sentence) for sentence in sentences])
+    on = (f"{len(sentences)} sentences, mean length {mean:.1f}; I {grammar.n_interminals}, P {grammar.n_preterminals}, "
+          f"{len(grammar.binary):,} rules, {grammar.n_words:,} words")
+
+    def inside_outside_pass() -> None:
+        consume(iter(inside_outside(grammar, sentences, n_threads=1)))
+
+    best = row("cpu: inside, outside, marginals", on, len(sentences), inside_outside_pass)
+    yield best
+    ours = row("prefix: next words at all positions", on, len(sentences), partial(read_all, grammar, sentences))
+    yield ratio(ours, best)
+    if against is not None:
+        theirs = their_pass(grammar, sentences, against)
+        yield theirs
+        yield {"what": "prefix, against that checkout", "on": on, "times as long": ours["ms/sentence"]
+               / theirs["ms/sentence"]}
+    few = sentences[:N_POSTERIORS]
+    mean = np.mean([len(sentence) for sentence in few])
+    yield row("prefix: posteriors of all spans at all positions", f"{len(few)} sentences, mean length {mean:.1f}",
+              len(few), lambda: [list(incremental_posteriors(grammar, sentence)) for sentence in few], 1)
+
+
+def read_all(grammar: PCFG, sentences: Sequence[Sentence]) -> None:
+    for sentence in sentences:
+        next_words(grammar, sentence)
+
+
+def their_pass(grammar: PCFG, sentences: Sequence[list[str]], checkout: Path) -> dict[str, Any]:
+    """Inside-Outside by the package in another checkout, in its own process with this one's Python."""
+    if not (checkout / "pcfg_artifact").is_dir():
+        raise UsageError(f"--against {checkout} holds no folder pcfg_artifact; give a checkout of this repository")
+    with tempfile.TemporaryDirectory() as folder:
+        grammar.save(Path(folder) / "grammar")
+        (Path(folder) / "sentences.json").write_text(json.dumps(list(sentences)), encoding="utf-8")
+        command = [sys.executable, "-c", THEIR_PASS, f"{folder}/grammar", f"{folder}/sentences.json", str(ROUNDS)]
+        done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(checkout.resolve())}, cwd=folder, text=True,
+                              capture_output=True, check=False)
+    if done.returncode:
+        raise UsageError(f"Inside-Outside of {checkout} failed: {done.stderr.strip().splitlines()[-1]}")
+    seconds = float(done.stdout)
+    return {"what": f"that of {checkout}: inside, outside, marginals", "on": "the same sentences",
+            "sentences/s": len(sentences) / seconds, "ms/sentence": 1000 * seconds / len(sentences)}
+
+
+def lengths(grammar: PCFG) -> Iterator[dict[str, Any]]:
+    """Sampled sentences of one length each; memory of the chart beside that of the process."""
+    drawn = Sampler(grammar, 0).draw(0, 20_000).tokens
+    before: tuple[int, float] | None = None
+    for length in LENGTHS:
+        chosen = np.flatnonzero(drawn.lengths == length)[:N_OF_LENGTH]
+        if not len(chosen):
+            continue
+        sentences = [drawn.row(s).astype(np.int64) for s in chosen]
+        found = row("prefix: next words at all positions", f"{len(chosen)} sampled sentences of {length} words",
+                    len(chosen), partial(read_all, grammar, sentences), 1)
+        prefix = Prefix(grammar)
+        for w in sentences[0]:
+            prefix.extend(int(w))
+        found["chart MB"] = round(prefix.n_bytes / 1e6)
+        if before is not None:
+            found["exponent"] = float(np.log(found["ms/sentence"] / before[1]) / np.log(length / before[0]))
+        before = length, found["ms/sentence"]
+        yield found
+
+
+def genlm_grammar(trees: Sequence[Tree]) -> Iterator[dict[str, Any]]:
+    """genlm-grammar on the grammar of the first trees, both on the same short sentences."""
+    if find_spec("genlm") is None or find_spec(GENLM) is None:
+        yield {"what": "genlm-grammar: not installed (pip install genlm-grammar)"}
+        return
+    few = trees[:GENLM_TREES]
+    grammar = learn_pcfg(few)
+    sentences = [tree.words() for tree in few if SHORTEST <= len(tree.words()) <= GENLM_LONGEST][:GENLM_SENTENCES]
+    on = (f"{len(sentences)} sentences of {', '.join(str(len(s)) for s in sentences)} words; "
+          f"{len(grammar.binary):,} rules, {grammar.n_words:,} words")
+    best = row("prefix: next words at all positions", on, len(sentences),
+               partial(read_all, grammar, sentences))
+    yield best
+    model = genlm_model(grammar)
+
+    def their_rows() -> list[list[Any]]:
+        model.clear_cache()
+        contexts = [[("word", grammar.words[w]) for w in grammar.encode(sentence)] for sentence in sentences]
+        return [[model.p_next(tuple(words[:t])) for t in range(len(words) + 1)] for words in contexts]
+
+    theirs = ratio(row("genlm-grammar: the same", on, len(sentences), their_rows, 1), best)
+    theirs["largest difference"] = max(
+        float(np.abs(next_words(grammar, sentence).next_word - dense_rows(model, grammar, found)).max())
+        for sentence, found in zip(sentences, their_rows(), strict=True))
+    yield theirs
+
+
+def genlm_model(grammar: PCFG) -> Any:
+    """The same grammar as genlm-grammar's Earley language model."""
+    from genlm.grammar import CFG, EarleyLM, Float
+
+    names = grammar.nonterminals
+    rules = CFG(Float, ("root",), {("word", word) for word in grammar.words})
+    for name, p in zip(names, grammar.root, strict=True):
+        if p > 0:
+            rules.add(p, ("root",), name)
+    for (a, b, c), p in zip(grammar.binary, grammar.binary_prob, strict=True):
+        rules.add(p, names[a], names[b], names[c])
+    for (a, w), p in zip(grammar.lexical, grammar.lexical_prob, strict=True):
+        rules.add(p, names[a], ("word", grammar.words[w]))
+    return EarleyLM(rules)
+
+
+def dense_rows(model: Any, grammar: PCFG, rows: Sequence[Any]) -> np.ndarray:
+    return np.array([[row[token] for token in [*(("word", word) for word in grammar.words), model.eos]]
+                     for row in rows])

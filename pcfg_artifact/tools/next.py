@@ -1,0 +1,67 @@
+"""Rank what can come next after the first words of a sentence, with exact probabilities under a grammar.
+
+[END] is the end of the sentence.  Without words, the first word is predicted.  Unknown words are read by their
+signature, which is said; among the words to come, a signature stands for all unknown words of its shape.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+
+import numpy as np
+
+from pcfg_artifact.errors import UsageError
+from pcfg_artifact.grammar import PCFG
+from pcfg_artifact.parsing import NextWords, next_words
+from pcfg_artifact.tools.arguments import add_grammar_argument, load_grammar
+
+EXAMPLE = 'run_all.sh next --grammar my_grammar "the company"'
+END = "[END]"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_grammar_argument(parser)
+    parser.add_argument("prefix", nargs="?", default="", help="the first words, separated by blanks (none)")
+    parser.add_argument("-n", type=int, default=10, help="how many continuations to list (10)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.n < 1:
+        raise UsageError(f"-n is {args.n}, expected 1 or more")
+    grammar = load_grammar(args.grammar)
+    words = args.prefix.split()
+    found = next_words(grammar, words)
+    if found.impossible_at is not None:
+        t = found.impossible_at
+        raise UsageError(f"word {t + 1} of the prefix, {words[t]!r}: {why_impossible(grammar, found, t)}; "
+                         f"leave it out or give other words")
+    row = found.next_word[-1]
+    names = (*grammar.words, END)
+    ranked = [(names[w], float(row[w])) for w in np.argsort(-row, kind="stable")[:args.n] if row[w] > 0]
+    read_as = {word: grammar.words[w] for word, w in zip(words, found.ids, strict=True) if grammar.words[w] != word}
+    entropy, n_open = float(found.entropy[-1]) / math.log(2), float(found.n_open[-1])
+    if args.json:
+        print(json.dumps({"prefix": words, "read_as": read_as, "log_prob": float(found.log_prefix[-1]),
+                          "entropy": entropy, "open": n_open, "words": dict(ranked)}))
+        return 0
+    print(f"after {' '.join(words)!r} (log probability {found.log_prefix[-1]:.4f}, {n_open:.2f} constituents open, "
+          f"entropy {entropy:.2f} bits)")
+    for word, signature in read_as.items():
+        print(f"  {word!r} is unknown, read as {signature}")
+    for word, probability in ranked:
+        print(f"  {probability:10.6f}  {word}")
+    return 0
+
+
+def why_impossible(grammar: PCFG, found: NextWords, t: int) -> str:
+    """Why word t (0-based) of a sentence, or its end, has no probability."""
+    if found.impossible_at is not None and t > found.impossible_at:
+        return f"the words up to word {found.impossible_at + 1} have no probability, so nothing follows"
+    if t == len(found.ids):
+        return "the sentence cannot end here" if t else "no sentence of the grammar is empty"
+    if found.ids[t] < 0:
+        return "the grammar has no word and no signature for it"
+    return "no sentence of the grammar goes on with it" if t else "no sentence of the grammar begins with it"

@@ -1,0 +1,100 @@
+"""Surprisal of every word under a grammar, exactly, as a table with tabs.
+
+Sentences: one a line, words separated by blanks, from FILE or standard input.  One line a word and a last line [END]:
+  sentence   number of the line, from 1
+  position   of the word, from 1
+  word       as it was written
+  surprisal  bits: minus the binary log of its probability given the words before
+  entropy    bits of the next-word distribution before the word: the surprisal to be expected there
+  open       expected number of constituents begun and not complete after the word (binarised tree)
+  note       an unknown word's signature; why a surprisal is inf
+A word that cannot follow has surprisal inf, and so has all that comes after it, with entropy and open nan.
+With --model, before the note: model_surprisal and model_entropy (bits) and model_pieces of a causal Hugging Face model;
+pieces are summed, and how word borders are found is said on standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from pcfg_artifact.errors import UsageError
+from pcfg_artifact.grammar import PCFG
+from pcfg_artifact.parsing import next_words
+from pcfg_artifact.parsing.prefix_grammar import prefix_grammar
+from pcfg_artifact.tools.arguments import add_grammar_argument, load_grammar
+from pcfg_artifact.tools.next import END, why_impossible
+
+EXAMPLE = "run_all.sh surprisal --grammar my_grammar sentences.txt > surprisal.tsv"
+COLUMNS = ("sentence", "position", "word", "surprisal", "entropy", "open")
+ALL_FINITE = 1e-9  # from 1: grammars whose trees all end differ from it by rounding only
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_grammar_argument(parser)
+    parser.add_argument("file", nargs="?", default="-", metavar="FILE", help="sentences (- = standard input)")
+    parser.add_argument("--model", type=Path, metavar="DIR",
+                        help="the folder of a causal Hugging Face model, whose surprisal is added")
+
+
+def run(args: argparse.Namespace) -> int:
+    grammar = load_grammar(args.grammar)
+    total = math.exp(prefix_grammar(grammar).log_total)
+    if abs(total - 1.0) > ALL_FINITE:
+        print(f"the finite trees of this grammar have probability {total:.6g} in all; every number is given that the "
+              f"tree is finite", file=sys.stderr)
+    model = None
+    if args.model is not None:
+        from pcfg_artifact.tools import causal  # here, so that nobody else pays for torch
+        model = causal.CausalModel(args.model)
+        print(model.description(), file=sys.stderr)
+    print("\t".join([*COLUMNS, *(causal.COLUMNS if model else ()), "note"]))
+    for number, words in enumerate(read_lines(args.file), start=1):
+        rows = sentence_rows(grammar, words)
+        if model:
+            ids = grammar.encode(words)
+            read_as = [grammar.words[w] if w >= 0 else word for word, w in zip(words, ids, strict=True)]
+            scores = model.scores(words, read_as)
+            rows = [[*row[:-1], bits(score.surprisal), bits(score.entropy), str(score.n_pieces),
+                     "; ".join(filter(None, [row[-1], score.reason]))] for row, score in zip(rows, scores, strict=True)]
+        for position, row in enumerate(rows, start=1):
+            print("\t".join([str(number), str(position), *row]))
+    return 0
+
+
+def sentence_rows(grammar: PCFG, words: list[str]) -> list[list[str]]:
+    """word, surprisal, entropy, open and note of every word and of the end."""
+    found = next_words(grammar, words)
+    n_open = np.append(found.n_open[1:], 0.0)  # after the end, nothing is open
+    rows = []
+    for t, word in enumerate([*words, END]):
+        notes = []
+        if t < len(words) and found.ids[t] >= 0 and grammar.words[found.ids[t]] != word:
+            notes.append(f"unknown, read as {grammar.words[found.ids[t]]}")
+        is_possible = found.log_probs[t] > -np.inf
+        if not is_possible:
+            notes.append(why_impossible(grammar, found, t))
+        rows.append([word, bits(-float(found.log_probs[t]) / math.log(2)), bits(float(found.entropy[t]) / math.log(2)),
+                     bits(float(n_open[t]) if is_possible else math.nan), "; ".join(notes)])
+    return rows
+
+
+def bits(value: float) -> str:
+    """Enough digits to add up a sentence to 1e-9; no minus before 0."""
+    return f"{value + 0.0:.12g}"
+
+
+def read_lines(name: str) -> Iterator[list[str]]:
+    """The words of every line."""
+    try:
+        with (sys.stdin if name == "-" else Path(name).open(encoding="utf-8")) as file:
+            for line in file:
+                yield line.split()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read sentences from {name} ({error}); "
+                         f"give a text file, one sentence a line") from error
