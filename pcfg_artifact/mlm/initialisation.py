@@ -8,6 +8,7 @@ the identity, value-output products near its negative).  The architecture is the
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,8 @@ from pcfg_artifact.mlm.neighbours import neighbour_vectors, word_counts
 from pcfg_artifact.ragged import Ragged
 from pcfg_artifact.seeding import stream
 
-# Parts of noise and of the identity in the products of one layer's attention weights.
+PARTS = ("words", "positions", "attention", "bias")  # all that a structured start replaces
+# Shares of noise and of the identity in the products of one layer's attention weights.
 QUERY_KEY = (0.7, 0.7)
 VALUE_OUTPUT = (0.4, -0.4)
 LONGEST_WAVE = 100.0  # in positions, over 2 pi: neighbours differ more than with the usual 10,000
@@ -28,25 +30,36 @@ LONGEST_WAVE = 100.0  # in positions, over 2 pi: neighbours differ more than wit
 
 @threadpool_limits.wrap(limits=1)  # sums in one order, whatever the number of cores
 @torch.no_grad()
-def start_structured(model: MaskedLM, sentences: Ragged, seed: int) -> None:
+def start_structured(model: MaskedLM, sentences: Ragged, seed: int, parts: Collection[str] = PARTS) -> None:
     """Replace random weights in place; depends on (seed, shape, the first training sentences) alone."""
     config = model.config
     scale, width, n_words = config.initializer_range, config.hidden_size, config.vocab_size - tokens.FIRST_WORD
-    rng = stream(seed, "structured weights", config.num_attention_heads, config.num_hidden_layers)
     base: Any = model.base_model
     embeddings = base.embeddings
-    _set(embeddings.word_embeddings.weight[tokens.FIRST_WORD:],
-         scale * neighbour_vectors(sentences, n_words, width, rng))
-    positions = embeddings.position_embeddings.weight[tokens.PAD + 1:]
-    _set(positions, np.sqrt(2) * scale * sinusoids(len(positions), width))
-    for layer in base.encoder.layer:
-        attention = layer.attention
-        query, key = query_key_weights(width, config.num_attention_heads, rng)
-        value, output = factors(VALUE_OUTPUT, width, width, rng)
-        for linear, weights in ((attention.self.query, query), (attention.self.key, key),
-                                (attention.self.value, value), (attention.output.dense, output.T)):
-            _set(linear.weight, weights.T)
-    _set(model.lm_head.bias, log_unigram(word_counts(sentences, n_words)))
+
+    def rng(part: str) -> np.random.Generator:
+        return stream(seed, "structured weights", part, config.num_attention_heads, config.num_hidden_layers)
+
+    if "words" in parts:
+        _set(embeddings.word_embeddings.weight[tokens.FIRST_WORD:],
+             scale * neighbour_vectors(sentences, n_words, width, rng("words")))
+    if "positions" in parts:
+        positions = embeddings.position_embeddings.weight[tokens.PAD + 1:]
+        _set(positions, np.sqrt(2) * scale * sinusoids(len(positions), width))
+    if "attention" in parts:
+        noise = rng("attention")
+        for layer in base.encoder.layer:
+            start_attention(layer.attention, width, config.num_attention_heads, noise)
+    if "bias" in parts:
+        _set(model.lm_head.bias, log_unigram(word_counts(sentences, n_words)))
+
+
+def start_attention(attention: Any, width: int, n_heads: int, rng: np.random.Generator) -> None:
+    query, key = query_key_weights(width, n_heads, rng)
+    value, output = factors(VALUE_OUTPUT, width, width, rng)
+    for linear, weights in ((attention.self.query, query), (attention.self.key, key), (attention.self.value, value),
+                            (attention.output.dense, output.T)):
+        _set(linear.weight, weights.T)
 
 
 def sinusoids(n_positions: int, width: int) -> np.ndarray:
@@ -62,10 +75,10 @@ def query_key_weights(width: int, n_heads: int, rng: np.random.Generator) -> tup
     return np.concatenate([q for q, _ in pairs], axis=1), np.concatenate([k for _, k in pairs], axis=1)
 
 
-def factors(parts: tuple[float, float], width: int, rank: int, rng: np.random.Generator
+def factors(shares: tuple[float, float], width: int, rank: int, rng: np.random.Generator
             ) -> tuple[np.ndarray, np.ndarray]:
     """(width, rank) each; their product a @ b.T is the best of that rank to noise * Z / sqrt(width) + identity * I."""
-    noise, identity = parts
+    noise, identity = shares
     product = noise * rng.standard_normal((width, width)) / np.sqrt(width) + identity * np.eye(width)
     u, s, v = np.linalg.svd(product)
     root = np.sqrt(s[:rank])

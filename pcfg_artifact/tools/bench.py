@@ -3,7 +3,8 @@
 `parsing` (the default): Inside-Outside engines against the reference and, where it is installed, torch-struct; growth
 with length and grammar size; the sampler.  `prefix`: next words from left to right against Inside-Outside and, where it
 is installed, genlm-grammar.  `pretrain`: our training loop against transformers' Trainer, and what the parts of a step
-take.  `reading`: a corpus in random order, from memory-mapped arrays against Arrow tables.
+take.  `reading`: a corpus in random order, from memory-mapped arrays against Arrow tables.  `start`: what the parts of
+a structured start of training bring.
 """
 
 from __future__ import annotations
@@ -39,9 +40,14 @@ def _reading(args: argparse.Namespace) -> list[dict[str, Any]]:
     return bench_reading.run()
 
 
+def _start(args: argparse.Namespace) -> list[dict[str, Any]]:
+    from pcfg_artifact.tools import bench_start
+    return bench_start.run(load_treebank(args))
+
+
 # Each gives rows: column -> value, a number or a text.
 BENCHMARKS: dict[str, Callable[[argparse.Namespace], list[dict[str, Any]]]] = {
-    "parsing": _parsing, "prefix": _prefix, "pretrain": _pretrain, "reading": _reading}
+    "parsing": _parsing, "prefix": _prefix, "pretrain": _pretrain, "reading": _reading, "start": _start}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

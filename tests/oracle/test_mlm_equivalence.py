@@ -36,7 +36,7 @@ def two_processes(tmp_path_factory):
     root = str(Path(pcfg_artifact.__file__).parent.parent)
     run = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2",
                           mlm_world.__file__, str(folder)], env={**os.environ, "PYTHONPATH": root},
-                         capture_output=True, text=True, timeout=300)
+                         capture_output=True, text=True, timeout=900)
     assert run.returncode == 0, run.stderr
     return {path.stem: np.load(path) for path in folder.glob("*.npz")}
 

@@ -108,7 +108,7 @@ def test_no_test_sentence_is_in_a_training_set_of_its_probe(world):
 
 def test_sentences_that_are_too_long_are_left_out_and_counted(world):
     _, inputs, _ = world
-    _, left_out = read_corpora(inputs, 6, 10_000, 10_000)
+    _, left_out = read_corpora(inputs, 6, 10, 10_000)
     for name, split in (("PCFG test", "probe_test"), ("PTB test", "test")):
         trees = inputs.sampled_trees(split) if split.startswith("probe") else inputs.trees(split)
         assert left_out[name]["too long"] == sum(len(tree.words()) > 6 for tree in trees) > 0
