@@ -82,8 +82,8 @@ def test_rows_around_a_word_stop_at_the_ends_of_its_sentence() -> None:
 
 
 def test_a_third_of_the_tokens_are_of_words_with_several_tags(parts: Split) -> None:
-    tags = defaultdict(set)
-    counts = Counter()
+    tags: defaultdict[str, set[str]] = defaultdict(set)
+    counts: Counter[str] = Counter()
     for tree in parts.train:
         for leaf in tree.preterminals():
             tags[leaf.word.lower()].add(leaf.label)
