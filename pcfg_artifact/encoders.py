@@ -1,4 +1,8 @@
-"""Encoders on disk: Hugging Face folders, those of a run's stage `pretrain` and anybody's."""
+"""Models on disk: Hugging Face folders, those of a run's stage `pretrain` and anybody's.
+
+A folder may come from anyone: no code in it is run, no pickle is read, and weights that do not fit the model it
+describes are refused, since transformers would put random numbers in their place.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModel, AutoTokenizer
+from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 from transformers.utils import logging
 
 from pcfg_artifact.artifacts import Folder
 from pcfg_artifact.errors import UsageError
+
+UNREAD = ("pooler.",)  # weights that no probe reads, and that models trained on masked words do not have
+SHOWN_NAMES = 3
+VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model", "*.tiktoken")  # one of them, in any tokenizer
 
 
 def model_folders(pretrain: Folder) -> dict[str, Path]:
@@ -25,16 +33,62 @@ def untrained_folder(pretrain: Folder, name: str) -> Path:
 
 def load_encoder(folder: Path, *, attention: str = "sdpa") -> tuple[Any, Any]:
     """(model, tokenizer) of a Hugging Face folder."""
-    logging.set_verbosity_error()  # it warns of heads that no probe reads
-    logging.disable_progress_bar()
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, add_prefix_space=True, local_files_only=True)
-        model = AutoModel.from_pretrained(folder, attn_implementation=attention, dtype=torch.float32,
-                                          local_files_only=True)
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{folder} cannot be loaded as an encoder with its tokenizer ({error}); give a folder written "
-                         f"by save_pretrained of both") from error
+    tokenizer = load_tokenizer(folder, add_prefix_space=True)
     if not tokenizer.is_fast:
         raise UsageError(f"the tokenizer in {folder} does not say which word a piece belongs to; save its fast version "
                          f"(tokenizer.json) there")
+    model = _load_weights(AutoModel, folder, attn_implementation=attention, dtype=torch.float32)
+    if getattr(model.config, "is_encoder_decoder", False):
+        raise UsageError(f"{folder} holds a model with a decoder; give an encoder such as BERT or RoBERTa")
+    n_tokens, n_embedded = len(tokenizer), model.get_input_embeddings().num_embeddings
+    if n_tokens > n_embedded:
+        raise UsageError(f"the tokenizer in {folder} has {n_tokens} tokens, the model has embeddings for {n_embedded}; "
+                         f"give a folder whose model and tokenizer were saved together")
     return model.eval(), tokenizer
+
+
+def load_masked_lm(folder: Path) -> tuple[Any, Any]:
+    """(model, tokenizer) of a masked language model, its head included."""
+    return _load_weights(AutoModelForMaskedLM, folder).eval(), load_tokenizer(folder)
+
+
+def load_tokenizer(folder: Path, **options: Any) -> Any:
+    if not any(file for pattern in VOCABULARIES for file in folder.glob(pattern)):
+        # transformers would make one without words from config.json
+        raise UsageError(f"{folder} holds no tokenizer (none of {', '.join(VOCABULARIES)}); save the model's own there "
+                         f"with save_pretrained")
+    try:
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False, **options)
+    except Exception as error:  # tokenizers raises bare Exceptions, and a foreign file can cause any
+        raise UsageError(f"{folder} cannot be loaded as an encoder: its tokenizer is damaged "
+                         f"({_first_line(error)}); save a fast tokenizer there with save_pretrained") from error
+
+
+def _load_weights(kind: Any, folder: Path, **options: Any) -> Any:
+    """The model of a folder, every weight of it from the folder's safetensors."""
+    logging.set_verbosity_error()  # it warns of heads that no probe reads
+    logging.disable_progress_bar()
+    try:
+        model, found = kind.from_pretrained(folder, local_files_only=True, trust_remote_code=False,
+                                            use_safetensors=True, output_loading_info=True, **options)
+    except Exception as error:  # a foreign config.json can cause any
+        raise UsageError(f"{folder} cannot be loaded as an encoder ({_first_line(error)}); give a folder written "
+                         f"by save_pretrained, with config.json and the weights as safetensors") from error
+    missing = sorted(name for name in found["missing_keys"] if not name.startswith(UNREAD))
+    if missing:
+        others = sorted(found["unexpected_keys"])
+        raise UsageError(f"{len(missing)} weights of the {type(model).__name__} that {folder / 'config.json'} "
+                         f"describes are not in its safetensors: {_some(missing)}"
+                         + (f"; there are {len(others)} others instead: {_some(others)}" if others else "")
+                         + "; save the model again, or give its tensors the names that transformers gives them")
+    return model
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:SHOWN_NAMES]) + (", ..." if len(names) > SHOWN_NAMES else "")
+
+
+def _first_line(error: Exception) -> str:
+    """What a library says, in one line; some say nothing."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__

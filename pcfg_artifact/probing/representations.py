@@ -19,6 +19,7 @@ from pcfg_artifact.progress import ProgressBar, no_progress
 Pooling = Literal["first", "last", "mean"]
 Lengths = Sequence[int] | np.ndarray  # words of each sentence
 NewArray = Callable[[int, tuple[int, int]], np.ndarray]
+LARGEST_STATE = 1e12  # of a float32, so that a sum of squares over millions of rows is one too
 
 
 def offsets_of(lengths: Lengths) -> np.ndarray:
@@ -158,6 +159,11 @@ def extract(model: Any, tokenizer: Any, sentences: Sequence[Sequence[str]], new_
         weights = batch.weights.to(device)
         for array, h in zip(layers, hidden, strict=True):
             rows = torch.bmm(weights, h.float()).cpu().numpy()
+            largest = float(np.abs(rows).max())
+            limit = min(LARGEST_STATE, float(np.finfo(array.dtype).max))
+            if not largest <= limit:  # written so that NaN fails
+                raise UsageError(f"a hidden state of the model is {largest:g}, expected at most {limit:g}: its weights "
+                                 f"are damaged, or training went astray; use another model")
             for s, n_rows, values in zip(batch.sentences, batch.n_rows, rows, strict=True):
                 array[offsets[s]:offsets[s] + n_rows] = values[:n_rows]
     return layers

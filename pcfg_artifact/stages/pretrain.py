@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoModelForMaskedLM, AutoTokenizer
-from transformers.utils import logging
 
 from pcfg_artifact import cells, storage
 from pcfg_artifact.approximation.scores import unigram_probabilities
 from pcfg_artifact.artifacts import Metric, StageDir
 from pcfg_artifact.config import PretrainConfig
+from pcfg_artifact.encoders import load_masked_lm
 from pcfg_artifact.errors import StageError
 from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.inputs import Inputs
@@ -90,14 +89,13 @@ def against_optimum(cfg: PretrainConfig, grammar: PCFG, inputs: Inputs, out: Sta
                     machine: Machine) -> list[Metric]:
     """Every model beside the exact masked-word distribution and the unigram one, under the same named masks."""
     torch.set_num_threads(machine.n_workers)
-    logging.disable_progress_bar()
     sentences, trees = inputs.sentences("validation"), inputs.sampled_trees("validation")
     models = {}
     for name in cfg.models:
         folder = out.path(f"models/{name}")
-        tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+        model, tokenizer = load_masked_lm(folder)
         check_vocabulary(tokenizer, grammar.words, str(folder))
-        models[name] = AutoModelForMaskedLM.from_pretrained(folder).to(machine.device)
+        models[name] = model.to(machine.device)
     metrics = []
     for masks, masking in NAMED_MASKS.items():
         masked = optimum.masked_sentences(grammar, sentences, masking, seed=cfg.seed, n=cfg.n_exact,
