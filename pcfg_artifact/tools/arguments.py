@@ -12,6 +12,7 @@ from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.grammar.rulefile import from_text
 from pcfg_artifact.progress import progress
+from pcfg_artifact.treebank.leaves import AUTO, LEAF_FORMATS, NON_WORDS
 from pcfg_artifact.treebank.reading import Treebank, read_treebank
 
 LARGEST = 2**31 - 1  # of a count: what no treebank, corpus or machine has, and every kernel can hold
@@ -22,14 +23,24 @@ def add_treebank_arguments(parser: argparse.ArgumentParser, what: str = "", **op
     what = what or "embedded, nltk, a folder, zip or file of bracketed trees, or a saved dataset"
     parser.add_argument("--treebank", metavar="SOURCE", help=what, **options)
     parser.add_argument("--skip-bad-trees", action="store_true", help="leave out malformed trees, and list them")
+    parser.add_argument("--leaf-format", choices=LEAF_FORMATS, default=AUTO,
+                        help="of the trees: plain words, or word-lemma (auto: decided for each file)")
 
 
 def load_treebank(args: argparse.Namespace) -> Treebank:
-    treebank = read_treebank(args.treebank, skip_bad_trees=args.skip_bad_trees, progress=progress)
+    treebank = read_treebank(args.treebank, skip_bad_trees=args.skip_bad_trees, progress=progress,
+                             leaf_format=args.leaf_format)
     for bad in treebank.bad_trees:
         print(f"left out: {bad}", file=sys.stderr)
     if treebank.bad_trees:
         print(f"{len(treebank.bad_trees):,} places left out, {treebank.n_raw:,} trees read", file=sys.stderr)
+    if n := treebank.cleaning.get("non_words"):
+        print(f"removed: {n:,} leaves and nodes that hold no words ({', '.join(sorted(NON_WORDS))})", file=sys.stderr)
+    if n := treebank.cleaning.get("lemmas"):
+        why = "detected; --leaf-format plain keeps them" if args.leaf_format == AUTO else "as --leaf-format says"
+        print(f"leaves are word-lemma: {n:,} lemmas cut off ({why})", file=sys.stderr)
+    for name in treebank.passed_over:
+        print(f"passed over: {name} does not begin with a bracket", file=sys.stderr)
     for renamed in treebank.renamed:
         print(f"renamed: {renamed}", file=sys.stderr)
     return treebank

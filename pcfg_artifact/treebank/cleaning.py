@@ -1,7 +1,9 @@
 """Raw trees to the trees a grammar is read from; every kind of change is counted.
 
 What happens to a tree, in this order at each node, children first:
-- traces (`-NONE-`) and nodes left without words are removed;
+- leaves and nodes that hold no words (`ID`, `CODE`), traces (`-NONE-`, and in historical corpora other empty words)
+  and nodes left without words are removed;
+- where leaves hold lemmas, they are cut off (`leaves.py` says which documents have what);
 - a leaf of several tokens is one word, its tokens joined by `_`: the annotators gave it one tag;
 - of a label with alternatives (`ADVP|PRT`) the first is taken; function tags and indices (`NP-SBJ-1`, `NP=2`) are cut;
   bracket tags such as `-LRB-` and labels of punctuation alone, such as `--`, are kept whole;
@@ -17,6 +19,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
+from pcfg_artifact.treebank.leaves import NON_WORDS, Leaves
 from pcfg_artifact.treebank.tree import Tree
 
 TRACE = "-NONE-"
@@ -31,9 +34,11 @@ class Cleaner:
     def __init__(self) -> None:
         self.counts = Counter(dict.fromkeys(COUNTED, 0))
         self._labels: dict[str, tuple[str, str | None]] = {}
+        self._leaves = Leaves()
 
-    def clean(self, tree: Tree) -> Tree | None:
-        """The cleaned tree, or None when no word is left."""
+    def clean(self, tree: Tree, leaves: Leaves | None = None) -> Tree | None:
+        """The cleaned tree, or None when no word is left; leaves: how its document writes words (plain)."""
+        self._leaves = leaves or Leaves()
         # In reversed preorder the children of a node are done just before it, the leftmost last.
         done: list[Tree | None] = []
         for node in reversed(list(tree.preorder())):
@@ -56,7 +61,17 @@ class Cleaner:
         if leaf.label == TRACE:
             self.counts["traces"] += 1
             return None
-        label, word = self._label(leaf.label), leaf.word or ""
+        if leaf.label in NON_WORDS:
+            self.counts["non_words"] += 1
+            return None
+        word = leaf.word or ""
+        if self._leaves.is_empty(word):
+            self.counts["traces"] += 1
+            return None
+        if self._leaves.has_lemmas and (without := self._leaves.word_of(word)) != word:
+            self.counts["lemmas"] += 1
+            word = without
+        label = self._label(leaf.label)
         if " " in word:
             self.counts["joined_leaves"] += 1
             word = word.replace(" ", "_")
@@ -65,6 +80,9 @@ class Cleaner:
     def _inner(self, label: str, children: list[Tree]) -> Tree | None:
         if not children:
             self.counts["emptied_nodes"] += 1
+            return None
+        if label in NON_WORDS:
+            self.counts["non_words"] += 1
             return None
         label = self._label(label)
         if len(children) == 1 and children[0].label == label:
@@ -103,6 +121,7 @@ def clean_label(label: str) -> tuple[str, str | None]:
     return (clean, change) if safe == clean else (safe, "escaped_labels")
 
 
+# Always listed; `non_words`, `lemmas` and `renamed_tags` are listed only where there are any.
 COUNTED = (
     "traces", "emptied_nodes", "joined_leaves", "function_tags", "alternative_labels", "escaped_labels",
     "same_label_unaries", "outer_brackets", "outer_brackets_kept", "empty_trees",

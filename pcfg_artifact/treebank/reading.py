@@ -6,18 +6,21 @@ The one library module that opens files: a treebank is the user's, not an artifa
 
 from __future__ import annotations
 
+import codecs
 import gc
+import gzip
 import hashlib
 import lzma
 import os
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from pcfg_artifact.errors import TreebankError
 from pcfg_artifact.progress import ProgressBar
@@ -26,12 +29,17 @@ from pcfg_artifact.treebank.brackets import BadTree, parse_trees
 from pcfg_artifact.treebank.clashes import Renamed, without_clashes
 from pcfg_artifact.treebank.cleaning import Cleaner
 from pcfg_artifact.treebank.embedded import generate_treebank
+from pcfg_artifact.treebank.leaves import AUTO, leaves_of
 from pcfg_artifact.treebank.tree import Tree
 
 EMBEDDED, NLTK = "embedded", "nltk"
 EXPECTED = (f"`{EMBEDDED}`, `{NLTK}`, or the path of a file, a folder or a zip file of bracketed trees, or of a folder "
             f"written by datasets' save_to_disk")
-EXTENSIONS = (".mrg", ".tree", ".trees", ".ptb")  # in folders and zip files; a file named by the user may have any
+# In folders and zip files, also with .gz behind; a file named by the user may have any name.
+EXTENSIONS = (".mrg", ".tree", ".trees", ".ptb", ".psd", ".bracket", ".penn")
+TEXT = ".txt"  # read where there is no other file, and where its text begins with a bracket: a README is no document
+HEAD = 4096  # bytes that show whether a text begins with a bracket
+GZIP = b"\x1f\x8b"
 
 
 @dataclass(frozen=True)
@@ -40,6 +48,7 @@ class Treebank:
 
     n_raw: trees read before cleaning.  cleaning: how often each kind of change was made (names in cleaning.py).
     bad_trees: what was left out.  renamed: tags that head phrases too, and what they are called instead.
+    passed_over: text files that do not begin with a bracket, in a source of text files.
     sha256: over the names and bytes of the documents, so a folder and a zip file of it agree.
     """
 
@@ -50,6 +59,7 @@ class Treebank:
     bad_trees: Sequence[BadTree]
     sha256: str
     renamed: Sequence[Renamed] = ()
+    passed_over: Sequence[str] = ()
 
     @property
     def trees(self) -> list[Tree]:
@@ -60,10 +70,12 @@ class Treebank:
         return sum(len(trees) for trees in self.documents.values())
 
 
-def read_treebank(source: str | Path, *, skip_bad_trees: bool = False, progress: ProgressBar | None = None) -> Treebank:
+def read_treebank(source: str | Path, *, skip_bad_trees: bool = False, progress: ProgressBar | None = None,
+                  leaf_format: str = AUTO) -> Treebank:
     """Read and clean all trees of `source`: `embedded`, `nltk`, or the path of a file, a folder or a zip file.
 
     In folders (searched to any depth) and zip files, the documents are the files that end in one of EXTENSIONS.
+    leaf_format: what stands at the leaves, decided by document where it is `auto` (see leaves.py).
     A file, folder or zip file whose name is `embedded` or `nltk` is meant by writing `./embedded`.
     """
     if not str(source):
@@ -72,11 +84,12 @@ def read_treebank(source: str | Path, *, skip_bad_trees: bool = False, progress:
         return _embedded(progress)
     path = _nltk_sample() if str(source) == NLTK else Path(source)
     try:
-        names, contents = _documents(path)
+        names, contents, passed_over = _documents(path)
         if progress is not None:
             contents = iter(progress(contents, total=len(names), desc="reading treebank"))
         with _no_garbage_collection():
-            return _read(str(source), zip(names, contents, strict=True), skip_bad_trees)
+            treebank = _read(str(source), zip(names, contents, strict=True), skip_bad_trees, leaf_format)
+        return replace(treebank, passed_over=passed_over)
     except OSError as error:
         raise TreebankError(f"cannot read {error.filename or path}: {error.strerror or error}; "
                             f"expected a readable file, folder or zip file of bracketed trees") from error
@@ -92,7 +105,7 @@ def source_hash(source: str | Path) -> str:
         contents: Iterable[bytes] = [(here / name).read_bytes() for name in names]
     else:
         path = _nltk_sample() if str(source) == NLTK else Path(source)
-        names, contents = _documents(path)
+        names, contents, _ = _documents(path)
     digest = hashlib.sha256()
     try:
         for name, data in zip(names, contents, strict=True):
@@ -102,7 +115,7 @@ def source_hash(source: str | Path) -> str:
     return digest.hexdigest()
 
 
-def _read(source: str, documents: Iterable[tuple[str, bytes]], skip_bad_trees: bool) -> Treebank:
+def _read(source: str, documents: Iterable[tuple[str, bytes]], skip_bad_trees: bool, leaf_format: str) -> Treebank:
     cleaner, digest = Cleaner(), hashlib.sha256()
     kept: dict[str, list[Tree]] = {}
     bad_trees: list[BadTree] = []
@@ -112,7 +125,8 @@ def _read(source: str, documents: Iterable[tuple[str, bytes]], skip_bad_trees: b
         raw, bad = parse_trees(_decode(data, name, skip_bad_trees), name, skip_bad_trees=skip_bad_trees)
         n_raw += len(raw)
         bad_trees += bad
-        trees = [clean for tree in raw if (clean := cleaner.clean(tree)) is not None]
+        leaves = leaves_of(raw, leaf_format)
+        trees = [clean for tree in raw if (clean := cleaner.clean(tree, leaves)) is not None]
         if trees:
             kept[name] = trees
     if not kept:
@@ -159,10 +173,17 @@ def _decode(data: bytes, name: str, skip_bad_trees: bool) -> str:
 # ---- where the bytes come from ---------------------------------------------------------------------------------------
 
 
-def _documents(path: Path) -> tuple[list[str], Iterator[bytes]]:
-    """Names of the documents in reading order, and their bytes one after another."""
+class Documents(NamedTuple):
+    """Names of the documents in reading order, their bytes one after another, and text files that are none."""
+
+    names: list[str]
+    contents: Iterator[bytes]
+    passed_over: Sequence[str] = ()
+
+
+def _documents(path: Path) -> Documents:
     if arrow.is_saved_dataset(path):
-        return arrow.documents(path)
+        return Documents(*arrow.documents(path))
     if path.is_dir():
         return _folder(path)
     if not path.exists():
@@ -173,21 +194,53 @@ def _documents(path: Path) -> tuple[list[str], Iterator[bytes]]:
         return _zip(path)
     if path.suffix.lower() == ".zip":
         raise TreebankError(f"{path} is not a zip file, whatever its name; copy or download it again")
-    return [path.name], (path.read_bytes() for _ in range(1))
+    return Documents([path.name], (_unpacked(path.read_bytes(), path) for _ in range(1)))
 
 
-def _is_document(name: PurePosixPath) -> bool:
-    hidden = any(part.startswith((".", "__MACOSX")) for part in name.parts)
-    return name.suffix.lower() in EXTENSIONS and not hidden
+def _chosen(names: Iterable[PurePosixPath], head_of: Callable[[PurePosixPath], bytes]
+            ) -> tuple[list[PurePosixPath], list[str]]:
+    """The documents among the files of a folder or zip file, sorted, and text files that are none.
+
+    head_of: how a file begins.
+    """
+    seen = sorted(name for name in names if not any(part.startswith((".", "__MACOSX")) for part in name.parts))
+    documents = [name for name in seen if _extension(name) in EXTENSIONS]
+    if documents:
+        return documents, []
+    texts = {name: head_of(name).removeprefix(codecs.BOM_UTF8).lstrip().startswith((b"(", GZIP))
+             for name in seen if _extension(name) == TEXT}
+    return [name for name, is_trees in texts.items() if is_trees], [str(name) for name, is_trees in texts.items()
+                                                                    if not is_trees]
 
 
-def _folder(path: Path) -> tuple[list[str], Iterator[bytes]]:
+def _extension(name: PurePosixPath) -> str:
+    lower = name.name.lower().removesuffix(".gz")
+    return PurePosixPath(lower).suffix
+
+
+def _unpacked(data: bytes, where: object) -> bytes:
+    if not data.startswith(GZIP):
+        return data
+    try:
+        return gzip.decompress(data)
+    except (OSError, EOFError, zlib.error) as error:
+        raise TreebankError(f"cannot unpack {where}: {error}; copy or download it again") from error
+
+
+def _folder(path: Path) -> Documents:
     # A pipe or a device is no document; a broken link is one, and reading it says so.
     files = [file for file in _files_below(path) if file.is_file() or not file.exists()]
-    names = sorted(name for file in files if _is_document(name := PurePosixPath(*file.relative_to(path).parts)))
+    names, passed_over = _chosen((PurePosixPath(*file.relative_to(path).parts) for file in files),
+                                 lambda name: _head(path / name))
     if not names:
         raise TreebankError(f"the folder {path} holds no treebank file; expected names ending in {_extensions()}")
-    return [str(name) for name in names], ((path / name).read_bytes() for name in names)
+    return Documents([str(name) for name in names],
+                     (_unpacked((path / name).read_bytes(), path / name) for name in names), passed_over)
+
+
+def _head(path: Path) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(HEAD)
 
 
 def _files_below(path: Path) -> Iterator[Path]:
@@ -214,14 +267,14 @@ def _files_below(path: Path) -> Iterator[Path]:
         tops = sorted(links)
 
 
-def _zip(path: Path) -> tuple[list[str], Iterator[bytes]]:
+def _zip(path: Path) -> Documents:
     with _zip_errors(path), zipfile.ZipFile(path) as archive:
         # Two spellings of one path, as a.mrg and ./a.mrg, are one document: the later, as when unpacking.
         members = {PurePosixPath(info.filename): info for info in archive.infolist() if not info.is_dir()}
-    names = sorted(name for name in members if _is_document(name))
+        names, passed_over = _chosen(members, lambda name: archive.open(members[name]).read(HEAD))
     if not names:
         raise TreebankError(f"the zip file {path} holds no treebank file; expected names ending in {_extensions()}")
-    return [str(name) for name in names], _zip_contents(path, [members[name] for name in names])
+    return Documents([str(name) for name in names], _zip_contents(path, [members[name] for name in names]), passed_over)
 
 
 def _zip_contents(path: Path, members: list[zipfile.ZipInfo]) -> Iterator[bytes]:
@@ -229,7 +282,7 @@ def _zip_contents(path: Path, members: list[zipfile.ZipInfo]) -> Iterator[bytes]
         for member in members:
             with _zip_errors(f"{member.filename} in {path}"):
                 data = archive.read(member)
-            yield data
+            yield _unpacked(data, f"{member.filename} in {path}")
 
 
 @contextmanager
@@ -242,7 +295,7 @@ def _zip_errors(where: object) -> Iterator[None]:
 
 
 def _extensions() -> str:
-    return ", ".join(EXTENSIONS)
+    return ", ".join((*EXTENSIONS, TEXT))
 
 
 def _nltk_sample() -> Path:

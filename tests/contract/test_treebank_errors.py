@@ -35,14 +35,14 @@ def test_empty_file(tmp_path):
 
 
 def test_empty_folder_and_folder_without_treebank_files(tmp_path):
-    refused(tmp_path, "holds no treebank file; expected names ending in .mrg, .tree, .trees, .ptb")
-    (tmp_path / "notes.txt").write_text("(NN x)")
+    refused(tmp_path, "holds no treebank file; expected names ending in .mrg, .tree, .trees, .ptb, .psd")
+    (tmp_path / "notes.txt").write_text("see (NN x)")
     refused(tmp_path, "holds no treebank file")
 
 
 def test_empty_zip_file_and_zip_file_without_treebank_files(tmp_path):
     refused(make(tmp_path / "a.zip", {}), "holds no treebank file")
-    refused(make(tmp_path / "b.zip", {"notes.txt": "(NN x)", "folder.mrg/": ""}), "holds no treebank file")
+    refused(make(tmp_path / "b.zip", {"notes.txt": "see (NN x)", "folder.mrg/": ""}), "holds no treebank file")
 
 
 def test_file_called_zip_that_is_none(tmp_path):
