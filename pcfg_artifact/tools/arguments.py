@@ -12,7 +12,7 @@ from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.grammar.rulefile import from_text
 from pcfg_artifact.progress import progress
-from pcfg_artifact.treebank.leaves import AUTO, LEAF_FORMATS, NON_WORDS
+from pcfg_artifact.treebank.leaf_formats import AUTO, LEAF_FORMATS, NON_WORDS
 from pcfg_artifact.treebank.reading import Treebank, read_treebank
 
 LARGEST = 2**31 - 1  # of a count: what no treebank, corpus or machine has, and every kernel can hold

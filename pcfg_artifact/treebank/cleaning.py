@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from pcfg_artifact.treebank.leaves import NON_WORDS, Leaves
+from pcfg_artifact.treebank.leaf_formats import NON_WORDS, Leaves
 from pcfg_artifact.treebank.tree import Tree
 
 TRACE = "-NONE-"

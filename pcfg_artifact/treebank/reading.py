@@ -29,7 +29,7 @@ from pcfg_artifact.treebank.brackets import BadTree, parse_trees
 from pcfg_artifact.treebank.clashes import Renamed, without_clashes
 from pcfg_artifact.treebank.cleaning import Cleaner
 from pcfg_artifact.treebank.embedded import generate_treebank
-from pcfg_artifact.treebank.leaves import AUTO, leaves_of
+from pcfg_artifact.treebank.leaf_formats import AUTO, leaves_of
 from pcfg_artifact.treebank.tree import Tree
 
 EMBEDDED, NLTK = "embedded", "nltk"
@@ -75,7 +75,7 @@ def read_treebank(source: str | Path, *, skip_bad_trees: bool = False, progress:
     """Read and clean all trees of `source`: `embedded`, `nltk`, or the path of a file, a folder or a zip file.
 
     In folders (searched to any depth) and zip files, the documents are the files that end in one of EXTENSIONS.
-    leaf_format: what stands at the leaves, decided by document where it is `auto` (see leaves.py).
+    leaf_format: what stands at the leaves, decided by document where it is `auto` (see leaf_formats.py).
     A file, folder or zip file whose name is `embedded` or `nltk` is meant by writing `./embedded`.
     """
     if not str(source):

@@ -7,7 +7,7 @@ import pytest
 
 from pcfg_artifact.errors import TreebankError, UsageError
 from pcfg_artifact.treebank import read_treebank
-from pcfg_artifact.treebank.leaves import Leaves, leaves_of
+from pcfg_artifact.treebank.leaf_formats import Leaves, leaves_of
 
 # IcePaHC and FarPaHC: word-lemma leaves (some without a lemma), empty words under any label, references and page marks.
 ICELANDIC = """( (CODE <P_3>))
