@@ -214,14 +214,16 @@ class Prefix:
         return value if self._log is None else float(log_of(np.array(value)))
 
     def _make_room(self) -> None:
-        """Twice the rows, twice the entries."""
-        state = self._state
-        _check_memory(state.alpha.nbytes + state.symbols.nbytes + state.values.nbytes, self.length)
-        n = self.grammar.pcfg.n_nonterminals
-        self._state = state._replace(
-            alpha=_larger(state.alpha, (2 * len(state.alpha) + n, state.alpha.shape[1])),
-            symbols=_larger(state.symbols, (2 * len(state.symbols) + n,)),
-            values=_larger(state.values, (2 * len(state.values) + n,)))
+        """Half as many rows again, or entries, whichever are used up."""
+        state, n = self._state, self.grammar.pcfg.n_nonterminals
+        if state.n_rows[0] + n > len(state.alpha):
+            _check_memory(3 * state.alpha.nbytes // 2, self.length)
+            self._state = state._replace(alpha=_larger(state.alpha, 3 * len(state.alpha) // 2 + n))
+        else:
+            _check_memory(3 * (state.symbols.nbytes + state.values.nbytes) // 2, self.length)
+            n_entries = 3 * len(state.symbols) // 2 + n
+            self._state = state._replace(symbols=_larger(state.symbols, n_entries),
+                                         values=_larger(state.values, n_entries))
 
     def _widen(self) -> None:
         """Twice the fenceposts."""
@@ -239,8 +241,9 @@ class Prefix:
         self._state, self._longest = wider, longest
 
 
-def _larger(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    larger = np.empty(shape, array.dtype)
+def _larger(array: np.ndarray, n: int) -> np.ndarray:
+    """The array with room for n along its first axis."""
+    larger = np.empty((n, *array.shape[1:]), array.dtype)
     larger[:len(array)] = array
     return larger
 

@@ -70,8 +70,8 @@ def new_state(grammar: Tables, longest: int) -> State:
         row_of=np.full((posts, n), NO_ROW), mask=np.zeros((posts, n, mask_words), np.uint64),
         left_pairs=np.zeros((posts, pair_words), np.uint64), forward=np.empty((posts, n)),
         pair_weight=np.empty((posts, n_pairs)), pair_open=np.empty((posts, n_pairs)),
-        alpha=np.empty((16 * posts, posts)), offsets=np.zeros(posts * longest // 2 + 1, np.int64),
-        symbols=np.empty(16 * posts * posts, INDEX), values=np.empty(16 * posts * posts),
+        alpha=np.empty((16 * posts + n, posts)), offsets=np.zeros(posts * longest // 2 + 1, np.int64),
+        symbols=np.empty(8 * posts * posts + n, INDEX), values=np.empty(8 * posts * posts + n),
         right=np.empty((n, posts)), right_mask=np.zeros((n, mask_words), np.uint64),
         right_pairs=np.zeros(pair_words, np.uint64), is_right=np.zeros(n, np.bool_), n_rows=np.zeros(1, np.int64),
         live_pair=np.empty(n_pairs + 1, INDEX), live_mask=np.empty(n_pairs + 1, np.uint64))
@@ -185,38 +185,37 @@ def solve_columns(closure: Closure, columns: np.ndarray) -> np.ndarray:
 
 
 @njit(nogil=True)
-def begun_by(grammar, vector, log):
+def begun_by(closure, log_closure, vector, log):
     """(I,) v R: what begins where the symbols of v begin."""
     if log is None:
-        return solve_transposed(grammar.closure, vector)
+        return solve_transposed(closure, vector)
     found = np.full(len(vector), -np.inf)
     for a in range(len(vector)):
         if vector[a] != -np.inf:
             for b in range(len(vector)):
-                found[b] = plus(found[b], vector[a] + grammar.log_closure[a, b], log)
+                found[b] = plus(found[b], vector[a] + log_closure[a, b], log)
     return found
 
 
 @njit(nogil=True)
-def begun_with(grammar, vector, log):
+def begun_with(closure, log_closure, vector, log):
     """(I,) R v: the value of a symbol from those of the symbols that it may begin with."""
     if log is None:
-        return solve(grammar.closure, vector)
+        return solve(closure, vector)
     found = np.full(len(vector), -np.inf)
     for a in range(len(vector)):
         for b in range(len(vector)):
-            found[a] = plus(found[a], grammar.log_closure[a, b] + vector[b], log)
+            found[a] = plus(found[a], log_closure[a, b] + vector[b], log)
     return found
 
 
 @njit(nogil=True)
-def add_left_children(grammar, vector, total, log):
+def add_left_children(corner_first, corner, corner_prob, vector, total, log):
     """total(B) += sum over A of v(A) P_L(A, B)"""
     for a in range(len(vector)):
         if vector[a] != zero(log):
-            for e in range(grammar.corner_first[a], grammar.corner_first[a + 1]):
-                b = grammar.corner[e]
-                total[b] = plus(total[b], times(vector[a], grammar.corner_prob[e], log), log)
+            for e in range(corner_first[a], corner_first[a + 1]):
+                total[corner[e]] = plus(total[corner[e]], times(vector[a], corner_prob[e], log), log)
 
 
 @njit(nogil=True)
@@ -228,9 +227,10 @@ def predict(grammar, state, i, begun, above, next_word, log):
     n_interminals = len(grammar.corner_first) - 1
     forward = state.forward[i]
     forward[:] = begun
-    forward[:n_interminals] = begun_by(grammar, begun[:n_interminals], log)
+    forward[:n_interminals] = begun_by(grammar.closure, grammar.log_closure, begun[:n_interminals], log)
     left_children = np.full(len(begun), zero(log))
-    add_left_children(grammar, forward[:n_interminals], left_children, log)
+    add_left_children(grammar.corner_first, grammar.corner, grammar.corner_prob, forward[:n_interminals], left_children,
+                      log)
     for p in range(n_interminals, len(begun)):
         forward[p] = plus(forward[p], left_children[p], log)
     is_refused = False
@@ -240,7 +240,7 @@ def predict(grammar, state, i, begun, above, next_word, log):
     # Nodes above a left child: those above its parent, and the parent.
     for a in range(n_interminals):
         left_children[a] = plus(left_children[a], above[a], log)
-    path = begun_by(grammar, left_children[:n_interminals], log)
+    path = begun_by(grammar.closure, grammar.log_closure, left_children[:n_interminals], log)
     for a in range(n_interminals):
         path[a] = plus(path[a], forward[a], log)
     for q in range(len(grammar.left)):
@@ -484,7 +484,7 @@ def posteriors(grammar: Tables, state: State, t: int, has_ended: bool, log: bool
                     for rule in range(grammar.first[q], grammar.first[q + 1]):
                         a = grammar.parent[rule]
                         from_rules[a] = plus(from_rules[a], times(grammar.prob[rule], from_pairs[q], log), log)
-            values = begun_with(grammar, from_rules, log)
+            values = begun_with(grammar.closure, grammar.log_closure, from_rules, log)
             for a in range(n_interminals):
                 if state.forward[h, a] != zero(log):
                     unfinished[h, a] = values[a]
