@@ -23,7 +23,7 @@ VERSIONED = ("numpy", "scipy", "numba", "torch", "transformers", "scikit-learn",
 DATA = (".yaml", ".html", ".css", ".js")
 # Where training begins; what else a trained model could depend on is reached from here.
 WEIGHTS = ("pcfg_artifact.mlm.training", "pcfg_artifact.mlm.data", "pcfg_artifact.mlm.initialisation")
-NOT_OF_WEIGHTS = ("artifacts.py", "errors.py", "machine.py", "progress.py", "storage.py")
+NOT_OF_WEIGHTS = ("artifacts.py", "cgroups.py", "errors.py", "machine.py", "progress.py", "storage.py")
 # What config.py does for a stage is the stage's config section, which is compared by value.
 COMPARED_BY_VALUE = ("config.py",)
 

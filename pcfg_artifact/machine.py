@@ -18,6 +18,8 @@ from typing import NamedTuple
 
 import psutil
 
+from pcfg_artifact import cgroups
+
 GB = 1 << 30
 SHARED_MEMORY = Path("/dev/shm")
 DRIVER = Path("/proc/driver/nvidia/version")
@@ -51,14 +53,23 @@ def usable_device(wanted: str) -> str:
 
 
 def available_cores() -> int:
-    """Cores this process may use, which inside a container can be fewer than the machine has."""
+    """Cores this process may use: of those it is bound to, as many as its control group pays for, and at least one."""
     process = psutil.Process()
-    return len(process.cpu_affinity()) if hasattr(process, "cpu_affinity") else psutil.cpu_count() or 1
+    cores = len(process.cpu_affinity()) if hasattr(process, "cpu_affinity") else psutil.cpu_count() or 1
+    limit = cgroups.core_limit()
+    return cores if limit is None else max(1, min(cores, int(limit)))
 
 
 def available_memory() -> int:
-    """Bytes that can be had without swapping."""
-    return int(psutil.virtual_memory().available)
+    """Bytes that can be had without swapping, and without being ended by the control group."""
+    free, limit = int(psutil.virtual_memory().available), cgroups.memory_limit()
+    return free if limit is None else min(free, limit.free)
+
+
+def total_memory() -> int:
+    """Bytes of the machine, or of the part of it that the control group grants."""
+    total, limit = int(psutil.virtual_memory().total), cgroups.memory_limit()
+    return total if limit is None else min(total, limit.total)
 
 
 @contextmanager
@@ -114,11 +125,10 @@ class Need:
 
 
 def read_hardware(out: Path) -> Hardware:
-    memory = psutil.virtual_memory()
     place = next(path for path in (out.absolute(), *out.absolute().parents) if path.exists())
     driver = _driver()
     gpus, cuda = _gpus() if driver is not None else ((), None)
-    return Hardware(memory_gb=memory.available / GB, total_memory_gb=memory.total / GB,
+    return Hardware(memory_gb=available_memory() / GB, total_memory_gb=total_memory() / GB,
                     disk_gb=shutil.disk_usage(place).free / GB, place=place, can_write=os.access(place, os.W_OK),
                     shared_gb=shutil.disk_usage(SHARED_MEMORY).total / GB if SHARED_MEMORY.is_dir() else None,
                     gpus=gpus, driver=driver, cuda=cuda)

@@ -32,6 +32,7 @@ LEVELS = [
     {"artifacts"},
     {"storage"},
     {"errors", "seeding", "machine", "progress", "ragged", "lazy", "ordered", "cells", "owners"},
+    {"cgroups"},
 ]
 LEVEL = {name: depth for depth, names in enumerate(LEVELS) for name in names}
 LIBRARIES = {"verification", "probing", "mlm", "constructions", "approximation", "parsing", "grammar", "treebank"}
