@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
-from pcfg_artifact.probing.scores import pearson
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from pcfg_artifact.grammar import PCFG, learn_pcfg
 from pcfg_artifact.parsing import inside_outside, labelled_recall, span_f1
 from pcfg_artifact.probing.corpus import Corpus
+from pcfg_artifact.probing.measures import pearson
 from pcfg_artifact.probing.representations import eos_rows, offsets_of, span_rows
 from pcfg_artifact.probing.tasks import decode_all
 from pcfg_artifact.treebank import read_treebank, split
