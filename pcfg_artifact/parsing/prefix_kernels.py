@@ -298,56 +298,50 @@ def without_lowest(bits):
 
 
 @njit(nogil=True)
-def find_live_pairs(grammar, state, i, word, splits):
+def find_live_pairs(left, right, left_pairs, right_pairs, mask, right_mask, live_pair, live_mask, word, splits):
     """Pairs with a possible split of (i, j) in this word of the masks; no branch depends on what is possible."""
     n_live = 0
-    for pair_word in range(len(state.right_pairs)):
-        pairs = state.left_pairs[i, pair_word] & state.right_pairs[pair_word]
+    for pair_word in range(len(right_pairs)):
+        pairs = left_pairs[pair_word] & right_pairs[pair_word]
         while pairs != 0:
             q = lowest(pair_word, pairs)
-            common = state.mask[i, grammar.left[q], word] & state.right_mask[grammar.right[q], word] & splits
-            state.live_pair[n_live] = q
-            state.live_mask[n_live] = common
+            common = mask[left[q], word] & right_mask[right[q], word] & splits
+            live_pair[n_live] = q
+            live_mask[n_live] = common
             n_live += common != 0
             pairs = without_lowest(pairs)
     return n_live
 
 
 @njit(nogil=True)
-def enter_right(grammar, state, a, i, value):
+def enter_right(right_first, by_right, is_right, right_pairs, right, right_mask, a, i, value):
     """Make (a, i, j) a possible right child in the column j at hand."""
-    if not state.is_right[a]:
-        state.is_right[a] = True
-        for m in range(grammar.right_first[a], grammar.right_first[a + 1]):
-            q = grammar.by_right[m]
-            state.right_pairs[q // WORD] |= uint64(1) << uint64(q % WORD)
-    state.right[a, i] = value
-    state.right_mask[a, i // WORD] |= uint64(1) << uint64(i % WORD)
+    if not is_right[a]:
+        is_right[a] = True
+        for m in range(right_first[a], right_first[a + 1]):
+            q = by_right[m]
+            right_pairs[q // WORD] |= uint64(1) << uint64(q % WORD)
+    right[a, i] = value
+    right_mask[a, i // WORD] |= uint64(1) << uint64(i % WORD)
 
 
 @njit(nogil=True)
-def clear_column(state):
-    for a in range(len(state.is_right)):
-        if state.is_right[a]:
-            state.is_right[a] = False
-            state.right_mask[a] = 0
-    state.right_pairs[:] = 0
+def clear_column(is_right, right_mask, right_pairs):
+    for a in range(len(is_right)):
+        if is_right[a]:
+            is_right[a] = False
+            right_mask[a] = 0
+    right_pairs[:] = 0
 
 
 @njit(nogil=True)
-def enter(grammar, state, a, i, j, value, entry, log):
-    """Make (a, i, j) an entry, a possible left child of what begins at i, and a right child in column j."""
-    state.symbols[entry] = a
-    state.values[entry] = value
-    if state.row_of[i, a] == NO_ROW:
-        state.row_of[i, a] = state.n_rows[0]
-        state.n_rows[0] += 1
-        for q in range(grammar.left_first[a], grammar.left_first[a + 1]):
-            if state.pair_weight[i, q] != zero(log):
-                state.left_pairs[i, q // WORD] |= uint64(1) << uint64(q % WORD)
-    state.alpha[state.row_of[i, a], j] = value
-    state.mask[i, a, j // WORD] |= uint64(1) << uint64(j % WORD)
-    enter_right(grammar, state, a, i, value)
+def enter_left(left_first, pair_weight, left_pairs, row_of, n_rows, a, log):
+    """A row for a that begins here, and the bits of its pairs that some forward parent has."""
+    row_of[a] = n_rows[0]
+    n_rows[0] += 1
+    for q in range(left_first[a], left_first[a + 1]):
+        if pair_weight[q] != zero(log):
+            left_pairs[q // WORD] |= uint64(1) << uint64(q % WORD)
 
 
 @njit(nogil=True)
@@ -359,7 +353,7 @@ def read_word(grammar, state, j, word, prob, next_word, start, log):
     """
     n_interminals = len(grammar.corner_first) - 1
     n = len(grammar.root)
-    total, found = np.full(n, zero(log)), np.empty(n_interminals + 1, INDEX)
+    total, found = np.full(n, zero(log)), np.empty(n + 1, INDEX)
     is_refused = False
     for i in range(start, -1, -1):
         cell = cell_of(i, j)
@@ -368,19 +362,19 @@ def read_word(grammar, state, j, word, prob, next_word, start, log):
             break
         if entry + n > len(state.symbols) or state.n_rows[0] + n > len(state.alpha):
             return i, 0.0
+        n_found = 0
         if i == j - 1:
             for e in range(grammar.head_first[word], grammar.head_first[word + 1]):
                 p = grammar.head[e]
                 if state.forward[i, p] != zero(log):
-                    value = over(grammar.head_prob[e], prob, log)
-                    is_refused |= leaves_range(value, log)
-                    enter(grammar, state, p, i, j, value, entry, log)
-                    entry += 1
-            state.offsets[cell + 1] = entry
-            continue
+                    found[n_found] = p
+                    total[p] = over(grammar.head_prob[e], prob, log)
+                    n_found += 1
         # alpha(A,i,j) = sum over k, B, C of P(A -> B C) alpha(B,i,k) alpha(C,k,j)
         for mask_word in range((i + 1) // WORD, (j - 1) // WORD + 1):
-            n_live = find_live_pairs(grammar, state, i, mask_word, bits_between(i + 1, j, mask_word))
+            n_live = find_live_pairs(
+                grammar.left, grammar.right, state.left_pairs[i], state.right_pairs, state.mask[i], state.right_mask,
+                state.live_pair, state.live_mask, mask_word, bits_between(i + 1, j, mask_word))
             for m in range(n_live):
                 q, splits = state.live_pair[m], state.live_mask[m]
                 row, c = state.row_of[i, grammar.left[q]], grammar.right[q]
@@ -394,18 +388,26 @@ def read_word(grammar, state, j, word, prob, next_word, start, log):
                     a = grammar.parent[rule]
                     total[a] = plus(total[a], times(grammar.prob[rule], product, log), log)
         # A symbol that cannot begin at i, after these words, is in no tree.
-        n_found = 0
-        for a in range(n_interminals):
-            found[n_found] = a
-            n_found += (total[a] != zero(log)) & (state.forward[i, a] != zero(log))
+        if i < j - 1:
+            for a in range(n_interminals):
+                found[n_found] = a
+                n_found += (total[a] != zero(log)) & (state.forward[i, a] != zero(log))
         for m in range(n_found):
             a = found[m]
             is_refused |= leaves_range(total[a], log)
-            enter(grammar, state, a, i, j, total[a], entry, log)
+            state.symbols[entry] = a
+            state.values[entry] = total[a]
+            if state.row_of[i, a] == NO_ROW:
+                enter_left(grammar.left_first, state.pair_weight[i], state.left_pairs[i], state.row_of[i], state.n_rows,
+                           a, log)
+            state.alpha[state.row_of[i, a], j] = total[a]
+            state.mask[i, a, j // WORD] |= uint64(1) << uint64(j % WORD)
+            enter_right(grammar.right_first, grammar.by_right, state.is_right, state.right_pairs, state.right,
+                        state.right_mask, a, i, total[a])
             entry += 1
-        total[:n_interminals] = zero(log)
+        total[:] = zero(log)
         state.offsets[cell + 1] = entry
-    clear_column(state)
+    clear_column(state.is_right, state.right_mask, state.right_pairs)
     if is_refused:
         return OUT_OF_RANGE, 0.0
 
@@ -504,7 +506,8 @@ def posteriors(grammar: Tables, state: State, t: int, has_ended: bool, log: bool
         for i in range(j):
             cell = cell_of(i, j)
             for entry in range(state.offsets[cell], state.offsets[cell + 1]):
-                enter_right(grammar, state, state.symbols[entry], i, state.values[entry])
+                enter_right(grammar.right_first, grammar.by_right, state.is_right, state.right_pairs, state.right,
+                            state.right_mask, state.symbols[entry], i, state.values[entry])
                 right_beta[state.symbols[entry], i] = zero(log)
         for i in range(j):
             cell = cell_of(i, j)
@@ -518,7 +521,10 @@ def posteriors(grammar: Tables, state: State, t: int, has_ended: bool, log: bool
                 found[entry] = posterior if log is None else math.exp(posterior)
             if j - i > 1:
                 for mask_word in range((i + 1) // WORD, (j - 1) // WORD + 1):
-                    n_live = find_live_pairs(grammar, state, i, mask_word, bits_between(i + 1, j, mask_word))
+                    n_live = find_live_pairs(
+                        grammar.left, grammar.right, state.left_pairs[i], state.right_pairs, state.mask[i],
+                        state.right_mask, state.live_pair, state.live_mask, mask_word,
+                        bits_between(i + 1, j, mask_word))
                     for m in range(n_live):
                         q, splits = state.live_pair[m], state.live_mask[m]
                         given = zero(log)
@@ -534,5 +540,5 @@ def posteriors(grammar: Tables, state: State, t: int, has_ended: bool, log: bool
                             splits = without_lowest(splits)
             for entry in range(state.offsets[cell], state.offsets[cell + 1]):
                 parent[state.symbols[entry]] = zero(log)
-        clear_column(state)
+        clear_column(state.is_right, state.right_mask, state.right_pairs)
     return found

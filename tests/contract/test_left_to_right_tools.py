@@ -216,3 +216,20 @@ def test_a_damaged_model_folder_is_refused(grammar_folder, tmp_path, capsys):
     (folder / "model.safetensors").write_bytes(b"no weights")
     assert main(["surprisal", "--grammar", grammar_folder, "--model", str(folder)]) == 2
     assert "cannot be loaded as a causal model" in capsys.readouterr().err
+
+
+# ---- bench prefix ----------------------------------------------------------------------------------------------------
+
+
+def test_bench_prefix_measures_next_words_beside_inside_outside(tmp_path):
+    from pcfg_artifact.tools import bench_prefix
+
+    found = list(bench_prefix.treebank_sentences(UNKNOWN_WORDS, [["dogs", "dogs", "bark"], ["dogs", "bark"]], None))
+    assert [row["what"].split(":")[0] for row in found] == ["cpu", "prefix", "prefix"]
+    assert found[1]["times as long"] == pytest.approx(found[1]["ms/sentence"] / found[0]["ms/sentence"])
+    assert all(row["sentences/s"] > 0 and row["peak MB"] > 0 for row in found)
+
+
+def test_bench_prefix_refuses_what_is_no_checkout(tmp_path, capsys):
+    assert main(["bench", "prefix", "--treebank", "embedded", "--against", str(tmp_path)]) == 2
+    assert "holds no folder pcfg_artifact" in capsys.readouterr().err
