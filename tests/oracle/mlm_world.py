@@ -51,8 +51,8 @@ def train_recipe(precision: str, dropout: float, place: Place = Place(), start=N
     config = build_config(Shape(4, 1), n_words=N_WORDS, width=64, max_length=126, dropout=dropout, layer_norm="pre")
     model = build_model(config, 0)
     place = Place(place.rank, place.world_size, "cpu", precision)
-    recipe = Recipe(steps=RECIPE_STEPS[precision], schedule_steps=23_000, warmup_steps=1_380, learning_rate=2e-3, weight_decay=0.01,
-                    clip=None)
+    recipe = Recipe(steps=RECIPE_STEPS[precision], schedule_steps=23_000, warmup_steps=1_380, learning_rate=2e-3,
+                    weight_decay=0.01, clip=None)
     progress = train(model, corpus, recipe, seed=0, place=place, start=start, save=save, save_every=STEPS // 2)
     weights = torch.cat([p.detach().flatten() for p in model.parameters()]).numpy()
     return np.array(progress.losses), weights
