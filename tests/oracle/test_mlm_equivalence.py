@@ -59,7 +59,7 @@ def test_two_processes_give_the_numbers_of_one(alone, two_processes, precision):
     assert np.array_equal(two_processes[f"{precision}-0"]["weights"], two_processes[f"{precision}-1"]["weights"])
 
 
-@pytest.mark.parametrize("precision", mlm_world.RECIPE_PRECISIONS)
+@pytest.mark.parametrize("precision", mlm_world.RECIPE_STEPS)
 def test_the_papers_recipe_gives_the_numbers_of_one_process_in_two(two_processes, precision):
     """Blocks of 128 tokens, layer norm first, 40% masks, no clipping, the schedule's first steps."""
     losses, weights = mlm_world.train_recipe(precision, dropout=0.0)
