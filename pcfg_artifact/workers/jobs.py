@@ -24,6 +24,7 @@ from pcfg_artifact.errors import CorruptArtifact
 from pcfg_artifact.machine import Machine
 from pcfg_artifact.progress import progress
 from pcfg_artifact.ragged import Ragged
+from pcfg_artifact.workers import checkpoints
 from pcfg_artifact.workers.launch import run_workers
 from pcfg_artifact.workers.trainer import FINISHED, STEP, hashes
 
@@ -109,6 +110,7 @@ def train_models(cfg: PretrainConfig, out: StageDir, machine: Machine) -> None:
     pending = [name for name in cfg.models if not out.has(f"models/{name}/{FINISHED}")]
     for name in set(cfg.models) - set(pending):
         read_finished(cfg, out, name)  # a damaged one is found before hours are spent on the others
+        checkpoints.remove_all(out.path(f"scratch/{name}"))  # where the worker died between the two
     on_gpu = machine.device == "cuda"
     n_processes = cfg.processes or (machine.n_gpus or torch.cuda.device_count() if on_gpu else 1)
     n_parallel = 1 if on_gpu else max(1, machine.n_workers // n_processes)

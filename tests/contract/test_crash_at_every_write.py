@@ -49,6 +49,7 @@ def train(out: artifacts.StageDir) -> None:
     job = SimpleNamespace(words=("a", "b"), config=SimpleNamespace(max_length=5), untrained=out.path("untrained/A1L1"))
     if (final / trainer.FINISHED).is_file():
         storage.read_sealed_json(final / trainer.FINISHED)
+        checkpoints.remove_all(folder)
         return
     trainer.publish(Network(), job, folder, job.untrained)
     start = checkpoints.read_latest(folder)
