@@ -1,7 +1,10 @@
 # One image for GPU and CPU.  `docker run IMAGE` runs the smoke profile; see README.md for the others.
 # torch's default wheel brings its own CUDA, so that the base is plain Python and there is no second copy.
-ARG BASE_IMAGE=python:3.11-slim-bookworm
-FROM ${BASE_IMAGE}
+# The tag names one release; with its digest the build is the same bytes for ever:
+#   --build-arg BASE_DIGEST=@sha256:...   (docker buildx imagetools inspect python:3.11.13-slim-bookworm)
+ARG BASE_IMAGE=python:3.11.13-slim-bookworm
+ARG BASE_DIGEST=""
+FROM ${BASE_IMAGE}${BASE_DIGEST}
 
 # Options for pip, for example a CPU build or a mirror of your own: --build-arg PIP_ARGS="--index-url URL".
 ARG PIP_ARGS=""
@@ -13,13 +16,16 @@ RUN python3 -m venv /opt/venv && \
     /opt/venv/bin/python -m pip install --no-cache-dir --disable-pip-version-check ${PIP_ARGS} -r /app/requirements.txt
 
 COPY . /app
-RUN /opt/venv/bin/python -m compileall -q /app/pcfg_artifact && \
+# The checkout may have been made with any umask; the image's user is neither its owner nor of its group.
+RUN chmod -R a+rX /app && \
+    /opt/venv/bin/python -m compileall -q /app/pcfg_artifact && \
     mkdir -p /data /results && chown 10001:10001 /results
 
 # The root may be read-only and the network absent at run time: everything that is written lands in /results or /tmp.
 ENV PATH=/opt/venv/bin:${PATH} \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONSAFEPATH=1 \
     PCFG_ARTIFACT_IN_IMAGE=1 \
     PCFG_ARTIFACT_OUT=/results \
     HOME=/tmp \

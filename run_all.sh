@@ -3,6 +3,9 @@
 # Outside the image it makes a virtual environment in .venv on first use; the exit code is the command's own.
 set -euo pipefail
 
+# What lies beside the user (a file random.py, say) is never imported in place of the real module.
+export PYTHONSAFEPATH=1
+
 here=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" && pwd)
 python=python3
 

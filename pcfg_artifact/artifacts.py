@@ -233,10 +233,28 @@ class Manifest:
         if not path.is_file():
             return None
         try:
-            return cls(**storage.read_json(path))
+            manifest = cls(**storage.read_json(path))
+            manifest._check_types()
         except TypeError as error:
             raise CorruptArtifact(f"{path} is not a manifest of this release ({error}); "
                                   f"run the stage again with --force") from error
+        return manifest
+
+    def _check_types(self) -> None:
+        of_text = {name: getattr(self, name) for name in ("inputs", "outputs", "versions", "code")}
+        mappings = of_text | {name: getattr(self, name) for name in ("config", "machine", "facts")}
+        for name, value in mappings.items():
+            if not isinstance(value, dict):
+                raise TypeError(f"{name} is {value!r:.60}, expected an object")
+        for name, value in of_text.items():
+            if not all(isinstance(entry, str) for entry in value.values()):
+                raise TypeError(f"{name} holds other values than text")
+        for name in ("stage", "fingerprint"):
+            if not isinstance(getattr(self, name), str):
+                raise TypeError(f"{name} is {getattr(self, name)!r:.60}, expected text")
+        for name in ("seconds", "peak_memory_mb"):
+            if not isinstance(getattr(self, name), int | float):
+                raise TypeError(f"{name} is {getattr(self, name)!r:.60}, expected a number")
 
     def verify(self, folder: Path, parts: Sequence[str] | None = None) -> None:
         """Check every output (below `parts` of the folder, or all) against its recorded hash."""
@@ -270,7 +288,7 @@ def begin(folder: Path, mark: str, *, keeps: Sequence[str] = (), fresh: bool = F
         if present and not started.is_file():
             raise UsageError(f"{folder} already holds files that no run of ours wrote (for example "
                              f"{present[0].name}); choose an empty folder for --out")
-        is_other = present and started.read_text(encoding="utf-8").strip() != mark
+        is_other = present and started.read_bytes().strip() != mark.encode()
         for entry in present:
             if fresh or (is_other and entry.name not in keeps):
                 _remove(entry)

@@ -5,9 +5,13 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 from pcfg_artifact.errors import ArtifactError, UsageError
 
@@ -35,6 +39,8 @@ OUT_VARIABLE = "PCFG_ARTIFACT_OUT"  # where the image writes; elsewhere `runs`
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
+    interrupts: list[int] = []
+    before = _note_interrupts(interrupts)
     try:
         is_tool = bool(arguments) and not arguments[0].startswith("-")
         code = _run_tool(arguments[0], arguments[1:]) if is_tool else _run_pipeline(arguments)
@@ -45,8 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _say(f"error: {error}")
         return error.exit_code
     except KeyboardInterrupt:
-        print("interrupted; the same command continues where this one stopped", file=sys.stderr)
-        return 130
+        return _interrupted()
     except BrokenPipeError:  # the reader of our output (head, less) has had enough
         _drop_output()
         return 0
@@ -60,6 +65,32 @@ def main(argv: Sequence[str] | None = None) -> int:
         _say(f"error: {error.strerror or error}{where}; correct it and run the same command again")
         _drop_output()
         return 2
+    except Exception:
+        if interrupts:  # Ctrl-C while a compiled module is imported arrives as the ImportError of that module
+            return _interrupted()
+        raise
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGINT, before)
+
+
+def _note_interrupts(interrupts: list[int]) -> Any:
+    """Remember every Ctrl-C beside raising KeyboardInterrupt; returns the handler before, None where it stays."""
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or before is not signal.default_int_handler:
+        return None
+
+    def note(number: int, frame: FrameType | None) -> None:
+        interrupts.append(number)
+        signal.default_int_handler(number, frame)
+
+    signal.signal(signal.SIGINT, note)
+    return before
+
+
+def _interrupted() -> int:
+    print("interrupted; the same command continues where this one stopped", file=sys.stderr)
+    return 130
 
 
 def _say(text: str) -> None:
@@ -102,7 +133,7 @@ def _run_pipeline(arguments: Sequence[str]) -> int:
         epilog=f"stages:\n{stages}\n\ntools (run_all.sh TOOL --help):\n  {'test':<10} run the test suite\n{tools}\n\n"
                f"example: run_all.sh --profile reduced --treebank craft_penn.zip")
     parser.add_argument("--profile", default="smoke", help=f"one of {', '.join(config.profile_names())} (smoke)")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="output folder (runs/PROFILE)")
+    parser.add_argument("--out", metavar="DIR", help="output folder (runs/PROFILE)")
     parser.add_argument("--treebank", metavar="SOURCE", help="embedded, nltk, or a folder, zip or file of trees")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="settings",
                         help="change one value of the profile, e.g. sample.n_validation=100; may be repeated")
@@ -116,7 +147,9 @@ def _run_pipeline(arguments: Sequence[str]) -> int:
     settings = args.settings + (["grammar.skip_bad_trees=true"] if args.skip_bad_trees else [])
     profile = config.load_profile(args.profile, settings, args.treebank)
     stages_to_run = pipeline.select(args.first, args.last, args.only)
-    out = args.out or Path(os.environ.get(OUT_VARIABLE, "runs")) / profile.name
+    if args.out is not None and not args.out.strip():
+        raise UsageError("--out is empty; give a folder, `.` is the current one")
+    out = Path(args.out or Path(os.environ.get(OUT_VARIABLE, "runs")) / profile.name)
     if out.exists() and not out.is_dir():
         raise UsageError(f"--out {out} is a file; give a folder")
     if args.dry_run:

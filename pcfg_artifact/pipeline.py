@@ -26,7 +26,7 @@ MEASURING = (
     Stage("approximate", ("grammar",), "run Inside-Outside with few non-terminals and low rank"),
     Stage("construct", ("grammar", "sample"), "build the transformers of the theorems and compare their charts"),
     Stage("pretrain", ("grammar", "sample"), "train masked language models on the sentences",
-          keeps=("models", "scratch")),
+          keeps=("models", "untrained", "scratch")),
     Stage("probe", ("grammar", "sample", "marginals", "pretrain"), "read parse trees and marginals from hidden states"),
     Stage("control", ("grammar", "sample", "marginals", "pretrain", "probe"), "compare the probes with random labels"),
     Stage("attention", ("grammar", "sample", "pretrain"), "measure how far attention heads look"),
@@ -60,14 +60,15 @@ def run(profile: config.Profile, out: Path, stages: Sequence[Stage], *, force: b
     Returns the exit code: that of the verdict where verify is among the stages, else 0.
     """
     with artifacts.lock(out):
-        if remark := planning.refuse_early(profile, out, stages, force):
-            _log(remark)
         machine = Machine.here(profile.machine.device, profile.machine.n_workers, profile.machine.n_gpus)
         n_run = 0
         for stage in stages:
             inputs = planning.input_hashes(profile, out, stage)
             reason = "--force" if force else planning.why_run(profile, out, stage, inputs)
             if reason:
+                # Before the first stage that runs: a finished run needs nothing of the machine.
+                if not n_run and (remark := planning.refuse_early(profile, out, stages, force)):
+                    _log(remark)
                 _log(f"[{stage.name}] {stage.what} ({reason})")
                 seconds = run_stage(profile, out, stage, inputs, machine, force)
                 _log(f"[{stage.name}] done in {seconds:.1f} s")

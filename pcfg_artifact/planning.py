@@ -9,8 +9,8 @@ from typing import Any
 
 from pcfg_artifact import artifacts, freshness, machine
 from pcfg_artifact.artifacts import Manifest
-from pcfg_artifact.config import Profile
-from pcfg_artifact.errors import TreebankError, UsageError
+from pcfg_artifact.config import Profile, profile_names
+from pcfg_artifact.errors import ConfigError, TreebankError, UsageError
 from pcfg_artifact.progress import progress
 from pcfg_artifact.records import expected_hash
 from pcfg_artifact.treebank import splits
@@ -154,6 +154,9 @@ def refuse_early(profile: Profile, out: Path, stages: Sequence[Stage], force: bo
         from pcfg_artifact.probing.probes import check_names  # here, because it brings scikit-learn
 
         check_names(profile.probe.probes)
+    if any(stage.name == "verify" for stage in stages) and profile.verify.expected not in profile_names():
+        raise ConfigError(f"verify.expected is {profile.verify.expected!r}, expected one of "
+                          f"{', '.join(profile_names())}: the profile whose recorded results a run is compared with")
     if profile.verify.expected == "paper" and not (out / "grammar" / artifacts.MANIFEST).is_file():
         treebank = read_treebank(profile.treebank, skip_bad_trees=profile.grammar.skip_bad_trees, progress=progress)
         sections = {name: len(trees) for name, trees in splits.wsj_sections(treebank).items()}

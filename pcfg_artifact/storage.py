@@ -6,8 +6,8 @@ import hashlib
 import io
 import json
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -16,6 +16,10 @@ import numpy as np
 from pcfg_artifact.errors import ArtifactError, CorruptArtifact, StageError
 
 TEMPORARY = ".tmp-"  # prefix of files that are not finished
+SEAL = "seal"  # the key of a sealed JSON file under which the hash of all its others stands
+
+# Called with ("write" | "fsync" | "rename", path) before each of them: tests count them, and die at the n-th.
+watchers: list[Callable[[str, Path], None]] = []
 
 
 @contextmanager
@@ -25,16 +29,49 @@ def atomic_open(path: Path, mode: str = "wb") -> Iterator[IO[Any]]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         encoding, newline = (None, None) if "b" in mode else ("utf-8", "\n")
+        announce("write", temporary)
         with open(temporary, mode, encoding=encoding, newline=newline) as file:
             yield file
             file.flush()
+            announce("fsync", temporary)
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+        rename(temporary, path)
     except OSError as error:
         raise StageError(f"cannot write {path}: {error.strerror or error}; free space or choose another --out, "
                          f"then run the same command again") from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def announce(event: str, path: Path) -> None:
+    for watcher in watchers:
+        watcher(event, path)
+
+
+def rename(old: Path, new: Path) -> None:
+    """Give a finished file or folder its name, so that it keeps it when the machine stops a moment later."""
+    announce("rename", new)
+    os.replace(old, new)
+    with suppress(OSError):  # some file systems cannot: there the name lasts when they write it
+        _sync(new.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring every file below a folder to disk: for what other libraries wrote there."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            _sync(path)
+    with suppress(OSError):
+        _sync(folder)
+
+
+def _sync(path: Path) -> None:
+    announce("fsync", path)
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -55,8 +92,26 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise CorruptArtifact(f"{path} is missing; run the stage that writes it again") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CorruptArtifact(f"{path} is not JSON ({error}); delete it and run the stage again") from error
+
+
+def write_sealed_json(path: Path, value: Mapping[str, Any]) -> None:
+    """A JSON object with a hash of itself: for a piece of work that is trusted before its stage has a manifest."""
+    plain = json.loads(json.dumps(value, allow_nan=False))  # as it is read back: keys of text, lists for tuples
+    write_json(path, {**plain, SEAL: fingerprint(plain)})
+
+
+def read_sealed_json(path: Path) -> dict[str, Any]:
+    value = read_json(path)
+    if not isinstance(value, dict) or not isinstance(value.get(SEAL), str):
+        raise CorruptArtifact(f"{path} has no {SEAL!r}, which this release writes into it; delete it and run the stage "
+                              f"again")
+    seal = value.pop(SEAL)
+    if fingerprint(value) != seal:
+        raise CorruptArtifact(f"{path} was changed after it was written: its {SEAL!r} is of other contents; delete it "
+                              f"and run the stage again")
+    return value
 
 
 def write_array(path: Path, array: np.ndarray) -> None:

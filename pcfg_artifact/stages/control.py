@@ -6,12 +6,13 @@ Corpora and fits are those of the stage `probe`, read from its setup.json: selec
 from __future__ import annotations
 
 import shutil
+import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from pcfg_artifact import cells, storage
+from pcfg_artifact import cells
 from pcfg_artifact.artifacts import Metric, StageDir
 from pcfg_artifact.cells import TREEBANK, TREES, Cell, Measurement
 from pcfg_artifact.config import ControlConfig, ProbeConfig
@@ -22,7 +23,15 @@ from pcfg_artifact.machine import Machine
 from pcfg_artifact.probing.probe_rows import BySeed, Unit, selectivity_rows
 from pcfg_artifact.probing.tasks import control_span_task, control_tree_task, run_task
 from pcfg_artifact.progress import progress
-from pcfg_artifact.workers.probe_fits import Context, device_of, fit_model, read_result, scores_as_json
+from pcfg_artifact.workers.probe_fits import (
+    Context,
+    device_of,
+    fit_model,
+    read_result,
+    read_times,
+    scores_as_json,
+    write_result,
+)
 
 Probed = Mapping[Cell, BySeed]
 
@@ -38,13 +47,14 @@ def run(cfg: ControlConfig, inputs: Inputs, out: StageDir, machine: Machine) -> 
     context.last[base] = setup["models"][base]
     model, tokenizer = load_encoder(model_folders(inputs["pretrain"])[base])
     fit_model(context, base, model, tokenizer, fit_unit, 2, progress=progress, what="control tasks")
+    out.facts["cpu_seconds"] = read_times(context)
     shutil.rmtree(context.states, ignore_errors=True)
     out.write_metrics(list(metrics_of(context, probed_scores(inputs["probe"].metrics()))))
 
 
 def fit_unit(context: Context, unit: Unit) -> Unit:
     """The control tasks of one probe on one layer, in a worker process."""
-    layers = context.layers(unit)
+    started, layers = time.process_time(), context.layers(unit)
     tasks = [control_tree_task(context.control_seed)]
     if context.has_marginals(unit):
         tasks += [control_span_task(width, context.control_seed) for width in context.cfg.widths]
@@ -54,7 +64,7 @@ def fit_unit(context: Context, unit: Unit) -> Unit:
                           {TREEBANK.name: layers[TREEBANK.test.name]}, context.seeds, device=device_of(context.machine))
         scores += scores_as_json(result.scores)
         facts[task.name] = result.facts
-    storage.write_json(context.path(unit), {"scores": scores, "facts": facts})
+    write_result(context, unit, {"scores": scores, "facts": facts}, time.process_time() - started)
     return unit
 
 

@@ -29,8 +29,8 @@ from pcfg_artifact.mlm.tokenizer import check_vocabulary
 from pcfg_artifact.parsing import NAMED_MASKS, EngineOptions
 from pcfg_artifact.parsing.masks import Masking
 from pcfg_artifact.progress import progress
-from pcfg_artifact.workers.jobs import train_models, write_jobs
-from pcfg_artifact.workers.trainer import FACTS, FINISHED
+from pcfg_artifact.workers.jobs import read_finished, train_models, write_jobs
+from pcfg_artifact.workers.trainer import FACTS
 
 GROUPED_MASKS = "mask 0.15"  # those whose masked words are also looked at by circumstance
 N_CURVE_POINTS = 50  # of the training curve, as metric rows; every step is in training.json
@@ -45,10 +45,11 @@ def run(cfg: PretrainConfig, inputs: Inputs, out: StageDir, machine: Machine) ->
     train_models(cfg, out, machine)
     metrics = []
     for name in cfg.models:
-        result = out.json(f"models/{name}/{FINISHED.removesuffix('.json')}")
+        result = read_finished(cfg, out, name)
         metrics += curve_metrics(name, result, cfg)
-        facts = out.path(f"scratch/{name}/{FACTS}")
-        out.facts[name] = {**storage.read_json(facts), "sentences_left_out": result["n_left_out"]}
+        facts = out.path(f"scratch/{name}/{FACTS}")  # speed and memory, of no use to any number: may be lost
+        out.facts[name] = {**(storage.read_json(facts) if facts.is_file() else {}),
+                           "sentences_left_out": result["n_left_out"]}
     out.write_metrics(metrics + against_optimum(cfg, grammar, inputs, out, machine))
 
 

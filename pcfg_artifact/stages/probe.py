@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from pcfg_artifact import cells, storage
+from pcfg_artifact import cells
 from pcfg_artifact.artifacts import Metric, StageDir
 from pcfg_artifact.cells import SAMPLED, SPAN_LENGTH, TREEBANK, TREES
 from pcfg_artifact.config import ProbeConfig, as_json
@@ -25,7 +25,15 @@ from pcfg_artifact.probing.reference_parsers import score_parsers
 from pcfg_artifact.probing.tasks import Task, nary_tree_task, run_task, span_task, tree_task
 from pcfg_artifact.progress import progress
 from pcfg_artifact.seeding import stream
-from pcfg_artifact.workers.probe_fits import Context, device_of, fit_model, read_result, scores_as_json
+from pcfg_artifact.workers.probe_fits import (
+    Context,
+    device_of,
+    fit_model,
+    read_result,
+    read_times,
+    scores_as_json,
+    write_result,
+)
 
 EXAMPLE = "example"  # a corpus of one sentence, which is drawn and not scored
 
@@ -53,6 +61,7 @@ def run(cfg: ProbeConfig, inputs: Inputs, out: StageDir, machine: Machine) -> No
     write_illustrations(context, results, written, out)
     out.write_json("setup", {"config": as_json(cfg), "base": base, "models": context.last})
     out.facts["fits"] = {"/".join(map(str, unit)): found["facts"] for unit, found in written.items()}
+    out.facts["cpu_seconds"] = read_times(context)
     out.write_metrics(list(metrics_of(cfg, corpora, left_out, results, list(folders))))
 
 
@@ -105,8 +114,7 @@ def fit_unit(context: Context, unit: Unit) -> Unit:
                 found["scatter"][str(length)] = scatter_plot(
                     result.wanted[TREEBANK.name], result.predicted[TREEBANK.name], context.cfg.n_scatter,
                     context.cfg.seed)
-    found["facts"]["cpu_seconds"] = time.process_time() - started
-    storage.write_json(context.path(unit), found)
+    write_result(context, unit, found, time.process_time() - started)
     return unit
 
 

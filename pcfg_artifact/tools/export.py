@@ -29,6 +29,7 @@ from pcfg_artifact.mlm.tokenizer import FIRST_WORD
 from pcfg_artifact.progress import progress
 from pcfg_artifact.ragged import Ragged
 from pcfg_artifact.seeding import derive_seed
+from pcfg_artifact.tools.arguments import named_path
 from pcfg_artifact.tools.dataset_card import CardFacts, card
 from pcfg_artifact.treebank.reading import EMBEDDED, source_hash
 
@@ -43,7 +44,7 @@ BLOCK = 20_000  # sentences drawn again at once: memory does not depend on how m
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--run", required=True, type=Path, metavar="RUN", help="output folder of a run")
-    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="a new or empty folder")
+    parser.add_argument("--out", required=True, type=named_path, metavar="DIR", help="a new or empty folder")
     parser.add_argument("--splits", nargs="+", choices=SPLITS, default=SPLITS, metavar="SPLIT",
                         help=f"of {', '.join(SPLITS)} (all)")
     parser.add_argument("--licence", metavar="ID", help="of the treebank, for the card, e.g. cc-by-3.0")

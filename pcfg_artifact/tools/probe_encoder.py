@@ -20,7 +20,7 @@ import pandas as pd
 from pcfg_artifact import storage
 from pcfg_artifact.cells import ADJACENT_TREES, LAYER, TREES
 from pcfg_artifact.encoders import load_encoder
-from pcfg_artifact.errors import UsageError
+from pcfg_artifact.errors import StageError, UsageError
 from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.probing.corpus import Corpus, unseen
 from pcfg_artifact.probing.probes import PROBES, build_probes
@@ -72,7 +72,10 @@ def run(args: argparse.Namespace) -> int:
                          f"treebank is too small, or its sentences do not fit into the model")
     print(f"{len(corpora['train'])} training sentences, {len(corpora['test'])} test sentences ({parts.how}); "
           f"{n_seen} test sentences seen in training left out")
-    rows = probe_layers(args, model, tokenizer, corpora)
+    try:
+        rows = probe_layers(args, model, tokenizer, corpora)
+    except StageError as error:
+        raise UsageError(str(error)) from error
     print_table(rows)
     if args.csv:
         frame = pd.DataFrame(rows, columns=list(COLUMNS)).rename_axis("layer")

@@ -24,6 +24,7 @@ from pcfg_artifact.records import (
     settings_hash,
     write_record,
 )
+from pcfg_artifact.tools.arguments import named_path
 from pcfg_artifact.treebank.reading import source_hash
 from pcfg_artifact.verification.expectations import MINIMUM_SEEDS, Outcome, Record, add_seed, refuse_other, summarise
 from pcfg_artifact.verification.measured import Value, tabulate
@@ -35,7 +36,8 @@ EXAMPLE = "run_all.sh record --profile smoke"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--profile", required=True, help="the profile to record")
     parser.add_argument("--treebank", metavar="SOURCE", help="as for a run")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="for the runs, a folder per seed (runs/record-PROFILE)")
+    parser.add_argument("--out", type=named_path, metavar="DIR",
+                        help="for the runs, a folder per seed (runs/record-PROFILE)")
     parser.add_argument("--expected", type=Path, default=EXPECTED, metavar="DIR",
                         help="the folder expected_results to read and to write (the repository's)")
     parser.add_argument("--fresh", action="store_true", help="forget the recorded seeds and begin with seed 0")

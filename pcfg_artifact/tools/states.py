@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from pcfg_artifact import artifacts, cells, storage
 from pcfg_artifact.artifacts import Metric
@@ -21,7 +20,7 @@ from pcfg_artifact.parsing import span_f1
 from pcfg_artifact.parsing.decoding import Span, parse_of, with_retries
 from pcfg_artifact.parsing.latent_engine import Survivors, latent_charts
 from pcfg_artifact.progress import progress
-from pcfg_artifact.tools.arguments import add_treebank_arguments, load_treebank
+from pcfg_artifact.tools.arguments import add_treebank_arguments, load_treebank, named_path
 from pcfg_artifact.treebank.binarise import VARIANTS
 from pcfg_artifact.treebank.splits import split
 from pcfg_artifact.treebank.tree import Tree
@@ -34,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_treebank_arguments(parser, required=True)
     parser.add_argument("--states", type=int, nargs="+", metavar="M", default=[1, 2, 4, 8, 13, 16],
                         help="the most states of a symbol, one grammar for each (1 2 4 8 13 16)")
-    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="the folder to write")
+    parser.add_argument("--out", required=True, type=named_path, metavar="DIR", help="the folder to write")
     parser.add_argument("--variant", choices=VARIANTS, default="vm", help="with (vm) or without (novm) parents (vm)")
     parser.add_argument("--cutoff", type=int, default=5, help="words seen this often or less become signatures (5)")
     parser.add_argument("--smoothing", type=float, default=SMOOTHING,

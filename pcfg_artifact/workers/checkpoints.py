@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from pathlib import Path
@@ -36,11 +35,11 @@ def write(folder: Path, progress: TrainingState) -> None:
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(parents=True)
         storage.write_bytes(unfinished / TENSORS, save(progress.tensors))
-        storage.write_json(unfinished / STATE, {
+        storage.write_sealed_json(unfinished / STATE, {
             "step": progress.step, "losses": progress.losses, "validation": progress.validation,
             "loss_scale": progress.loss_scale, "sha256": storage.sha256(unfinished / TENSORS)})
         shutil.rmtree(final, ignore_errors=True)
-        os.replace(unfinished, final)
+        storage.rename(unfinished, final)
     except OSError as error:
         raise StageError(f"cannot write the checkpoint {final}: {error.strerror or error}; the one before it is "
                          f"intact: free space and run the same command again") from error
@@ -59,7 +58,10 @@ def read_latest(folder: Path) -> TrainingState | None:
     before = f"step {saved[-2]}" if len(saved) > 1 else "the beginning"
     advice = f"delete {path} to continue from {before}"
     try:
-        state = storage.read_json(path / STATE)
+        state = storage.read_sealed_json(path / STATE)
+        if not state["step"] == saved[-1] == len(state["losses"]):
+            raise ValueError(f"{STATE} is of step {state['step']} and has {len(state['losses'])} losses, expected "
+                             f"{saved[-1]} of both")
         data = (path / TENSORS).read_bytes()
         if storage.sha256(path / TENSORS) != state["sha256"]:
             raise ValueError(f"{TENSORS} has {len(data)} bytes and not the SHA-256 that {STATE} records")

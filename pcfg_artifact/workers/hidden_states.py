@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from pcfg_artifact import storage
 from pcfg_artifact.cells import LAYER
 from pcfg_artifact.errors import StageError
 from pcfg_artifact.probing.corpus import Corpus, Layer
@@ -29,13 +31,29 @@ def store_states(model: Any, tokenizer: Any, corpora: Mapping[str, Corpus], fold
         if (place / "done").is_file():
             continue
         place.mkdir(parents=True, exist_ok=True)
-        extract(model, tokenizer, corpus.sentences, partial(_new_array, place, precision), pooling=pooling,
-                max_tokens=max_tokens, device=device, progress=partial(progress, desc=f"hidden states, {name}"))
-        (place / "done").touch()
+        layers = extract(model, tokenizer, corpus.sentences, partial(_new_array, place, precision), pooling=pooling,
+                         max_tokens=max_tokens, device=device,
+                         progress=partial(progress, desc=f"hidden states, {name}"))
+        for array in layers:
+            if isinstance(array, np.memmap):
+                array.flush()
+        storage.write_text(place / "done", "")
 
 
 def _new_array(place: Path, precision: str, layer: int, shape: tuple[int, int]) -> np.ndarray:
-    return np.lib.format.open_memmap(_file(place, layer), mode="w+", dtype=precision, shape=shape)
+    """A memory map whose room on disk is taken at once: in a sparse one a full disk would be a SIGBUS."""
+    path = _file(place, layer)
+    try:
+        array = np.lib.format.open_memmap(path, mode="w+", dtype=precision, shape=shape)
+        with open(path, "r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    except OSError as error:
+        megabytes = np.dtype(precision).itemsize * shape[0] * shape[1] / 2**20
+        path.unlink(missing_ok=True)
+        raise StageError(f"cannot store the hidden states of a layer ({megabytes:,.0f} MB) in {place}: "
+                         f"{error.strerror or error}; free space there, or choose another place (--out for a run, "
+                         f"TMPDIR for the tool), and run the same command again") from error
+    return array
 
 
 def stored_layer(corpora: Mapping[str, Corpus], folder: Path, layer: int) -> dict[str, Layer]:

@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -23,8 +24,9 @@ from pcfg_artifact.errors import CorruptArtifact
 from pcfg_artifact.machine import Machine
 from pcfg_artifact.progress import progress
 from pcfg_artifact.ragged import Ragged
+from pcfg_artifact.workers import checkpoints
 from pcfg_artifact.workers.launch import run_workers
-from pcfg_artifact.workers.trainer import FINISHED, STEP
+from pcfg_artifact.workers.trainer import FINISHED, STEP, hashes
 
 # Settings that leave a trained model what it is: how it is judged, and how its work is shared out.
 NOT_OF_A_MODEL = ("models", "n_exact", "exact_max_length", "batch_tokens", "processes", "save_every")
@@ -77,15 +79,38 @@ def _remove_other_models(made_from: Mapping[str, str], out: StageDir) -> None:
     """Remove models and checkpoints that the profile does not name, or that were made from something else."""
     for name in {path.name for part in FOLDERS for path in out.path(part).glob("*")}:
         job = out.json(f"scratch/{name}/job") if out.has(f"scratch/{name}/job.json") else {}
-        if job.get("made_from", "") != made_from.get(name):
+        if not isinstance(job, dict) or job.get("made_from", "") != made_from.get(name):
             for part in FOLDERS:
                 if out.path(f"{part}/{name}").exists():
                     shutil.rmtree(out.path(f"{part}/{name}"))
 
 
+def read_finished(cfg: PretrainConfig, out: StageDir, name: str) -> dict[str, Any]:
+    """What training.json says of a finished model, whose files must be as they were written."""
+    folder = out.path(f"models/{name}")
+    advice = f"delete {folder} to train {name} again"
+    try:
+        result = storage.read_sealed_json(folder / FINISHED)
+        if len(result["losses"]) != cfg.steps:
+            raise CorruptArtifact(f"{folder / FINISHED} has {len(result['losses'])} losses, expected {cfg.steps}")
+        for place, expected in ((folder, result["sha256"]), (out.path(f"untrained/{name}"),
+                                                             result["untrained_sha256"])):
+            found = hashes(place) if place.is_dir() else {}
+            wrong = sorted(file for file in expected.keys() | found.keys() if expected.get(file) != found.get(file))
+            if wrong:
+                problem = "does not have the SHA-256 that" if wrong[0] in found else "is missing, though"
+                raise CorruptArtifact(f"{place / wrong[0]} {problem} {FINISHED} records")
+    except (CorruptArtifact, KeyError, TypeError, AttributeError, OSError) as error:
+        raise CorruptArtifact(f"the finished model {name} is damaged ({error}); {advice}") from error
+    return result
+
+
 def train_models(cfg: PretrainConfig, out: StageDir, machine: Machine) -> None:
     """Train what is not finished: on GPUs one model after another over all of them, on CPUs several side by side."""
     pending = [name for name in cfg.models if not out.has(f"models/{name}/{FINISHED}")]
+    for name in set(cfg.models) - set(pending):
+        read_finished(cfg, out, name)  # a damaged one is found before hours are spent on the others
+        checkpoints.remove_all(out.path(f"scratch/{name}"))  # where the worker died between the two
     on_gpu = machine.device == "cuda"
     n_processes = cfg.processes or (machine.n_gpus or torch.cuda.device_count() if on_gpu else 1)
     n_parallel = 1 if on_gpu else max(1, machine.n_workers // n_processes)

@@ -55,7 +55,8 @@ def start(command: Sequence[str], log: Path) -> subprocess.Popen:
     log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, "ab") as file:
         return subprocess.Popen([sys.executable, *command], stdin=subprocess.DEVNULL, stdout=file, stderr=file,
-                                env={**os.environ, **ONE_THREAD, "PYTHONPATH": search_path()}, start_new_session=True)
+                                env={**os.environ, **ONE_THREAD, "PYTHONPATH": search_path(), "PYTHONSAFEPATH": "1"},
+                                start_new_session=True)
 
 
 def search_path() -> str:

@@ -13,7 +13,7 @@ import torch
 from pcfg_artifact import artifacts, storage
 from pcfg_artifact.cells import LAYER
 from pcfg_artifact.config import ProbeConfig
-from pcfg_artifact.errors import StageError
+from pcfg_artifact.errors import CorruptArtifact, StageError
 from pcfg_artifact.machine import Machine, available_memory
 from pcfg_artifact.probing.corpus import Corpus, Layer
 from pcfg_artifact.probing.probe_rows import Unit
@@ -47,6 +47,10 @@ class Context:
         """options: the config as a mapping, from which each probe takes its own."""
         return cls(cfg, build_probes(cfg.probes, options), corpora, base, {}, machine, folder / "scratch",
                    folder / "fits", control_seed)
+
+    @property
+    def times(self) -> Path:
+        return self.results.parent / "scratch" / "times"
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -134,7 +138,23 @@ def scores_as_json(scores: Iterable[ProbeScore]) -> list[list[Any]]:
 
 def read_result(context: Context, unit: Unit) -> tuple[list[ProbeScore], dict[str, Any]]:
     """The scores of a unit, NaN where there is none, and all that was written with them."""
-    found = storage.read_json(context.path(unit))
-    scores = [ProbeScore(setting, task, metric, seed, float("nan") if value is None else value, n)
-              for setting, task, metric, seed, value, n in found["scores"]]
+    path = context.path(unit)
+    try:
+        found = storage.read_sealed_json(path)
+        scores = [ProbeScore(setting, task, metric, seed, float("nan") if value is None else value, n)
+                  for setting, task, metric, seed, value, n in found["scores"]]
+    except (KeyError, TypeError, ValueError) as error:
+        raise CorruptArtifact(f"{path} is not the result of a fit ({error!r}); delete it and run the same command "
+                              f"again") from error
     return scores, found
+
+
+def write_result(context: Context, unit: Unit, found: Mapping[str, Any], cpu_seconds: float) -> None:
+    """The result of a unit, the same bytes whenever it is fitted; the time goes beside it, for the manifest."""
+    storage.write_json(context.times / f"{'-'.join(map(str, unit))}.json", {"cpu_seconds": round(cpu_seconds, 3)})
+    storage.write_sealed_json(context.path(unit), found)
+
+
+def read_times(context: Context) -> dict[str, Any]:
+    """Processor time of the units that this run or one before it fitted."""
+    return {path.stem: storage.read_json(path)["cpu_seconds"] for path in sorted(context.times.glob("*.json"))}

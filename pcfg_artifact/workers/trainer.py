@@ -105,7 +105,7 @@ def train_model(job: TrainingJob, folder: Path, place: Place) -> tuple[Any, dict
         batch_tokens=cfg.batch_tokens, n_words=len(job.words), max_length=cfg.max_length, packing=cfg.packing)
         for shard in (pretraining, validation))
     network = first_network(job, pretraining)
-    if place.rank == 0 and not job.untrained.is_dir():
+    if place.rank == 0:  # again where one is there: nobody has vouched for it yet
         publish(network, job, folder, job.untrained)
     if place.precision == "float64":
         network.double()
@@ -196,15 +196,25 @@ def publish(network: Any, job: TrainingJob, folder: Path, final: Path, result: d
     unfinished = folder / f"{storage.TEMPORARY}{final.parent.name}"
     try:
         shutil.rmtree(unfinished, ignore_errors=True)
+        storage.announce("write", unfinished)
         network.save_pretrained(unfinished)
         tokenizer.build_tokenizer(job.words, job.config.max_length).save_pretrained(unfinished)
+        storage.sync_folder(unfinished)
         if result is not None:
-            storage.write_json(unfinished / FINISHED, result)
+            storage.write_sealed_json(unfinished / FINISHED, {
+                **result, "sha256": hashes(unfinished), "untrained_sha256": hashes(job.untrained)})
         final.parent.mkdir(parents=True, exist_ok=True)
-        os.replace(unfinished, final)
+        shutil.rmtree(final, ignore_errors=True)  # a folder that nobody finished, or that is made again
+        storage.rename(unfinished, final)
     except OSError as error:
         raise StageError(f"cannot write {final}: {error.strerror or error}; the last checkpoint is intact: "
                          f"free space and run the same command again") from error
+
+
+def hashes(folder: Path) -> dict[str, str]:
+    """SHA-256 of every file of a model's folder that save_pretrained wrote."""
+    return {path.name: storage.sha256(path) for path in sorted(folder.iterdir())
+            if path.is_file() and path.name != FINISHED and not path.name.startswith(storage.TEMPORARY)}
 
 
 if __name__ == "__main__":

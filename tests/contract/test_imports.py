@@ -31,7 +31,8 @@ LEVELS = [
     {"config", "encoders"},
     {"artifacts"},
     {"storage"},
-    {"errors", "seeding", "machine", "progress", "ragged", "lazy", "ordered", "cells", "owners"},
+    {"errors", "seeding", "machine", "progress", "ragged", "lazy", "ordered", "first_process", "cells",
+     "owners"},
     {"cgroups"},
 ]
 LEVEL = {name: depth for depth, names in enumerate(LEVELS) for name in names}

@@ -89,3 +89,17 @@ def test_workers_end_when_their_parent_is_killed(tmp_path):
     parent.send_signal(signal.SIGKILL)
     parent.wait()
     assert wait_for(lambda: not any(map(is_running, workers)))
+
+
+def nap(_, seconds):
+    time.sleep(seconds)
+    return seconds
+
+
+def test_whoever_stops_reading_does_not_wait_for_the_jobs_that_run():
+    """As Ctrl-C does: half-done jobs are ended, their files are whole or absent."""
+    jobs = run_jobs(nap, [0.0, 600.0], None, 2)
+    assert next(jobs) == 0.0
+    began = time.monotonic()
+    jobs.close()
+    assert time.monotonic() - began < 60
