@@ -164,12 +164,19 @@ def gpu_problems(hardware: Hardware, need: Need) -> list[str]:
         problems.append(f"{need.n_gpus} GPUs were asked for, {n_gpus} are visible; lower machine.n_gpus, or make more "
                         f"visible (--gpus all, CUDA_VISIBLE_DEVICES)")
     # Training in several processes exchanges gradients through shared memory.
-    n_processes = need.processes if need.processes is not None else need.n_gpus or n_gpus
+    n_processes = training_processes(hardware, need)
     if n_gpus and n_processes > 1 and hardware.shared_gb is not None and hardware.shared_gb < LEAST_SHARED_GB:
         problems.append(f"/dev/shm has {hardware.shared_gb:.2f} GB, {LEAST_SHARED_GB:g} GB needed to train on "
                         f"{n_processes} GPUs; start the container with --shm-size 8g, or train on one with "
                         f"--set pretrain.processes=1")
     return problems
+
+
+def training_processes(hardware: Hardware, need: Need) -> int:
+    """Processes of one model: as set, or one per GPU, or one."""
+    if need.processes is not None:
+        return need.processes
+    return 1 if need.device == "cpu" else need.n_gpus or len(hardware.gpus) or 1
 
 
 def unused_gpu(hardware: Hardware) -> str | None:

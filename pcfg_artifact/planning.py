@@ -150,6 +150,10 @@ def refuse_early(profile: Profile, out: Path, stages: Sequence[Stage], force: bo
     problems = machine.machine_problems(hardware, need)
     if any(stage.name == "pretrain" for stage in stages):
         _shapes(profile)  # an impossible one is a ConfigError
+        n_processes = machine.training_processes(hardware, need)
+        if n_processes > profile.pretrain.batch_size:
+            problems.append(f"{n_processes} processes would share batches of {profile.pretrain.batch_size} rows; lower "
+                            f"pretrain.processes or machine.n_gpus, or raise pretrain.batch_size")
     if any(stage.name == "probe" for stage in stages):
         from pcfg_artifact.probing.probes import check_names  # here, because it brings scikit-learn
 

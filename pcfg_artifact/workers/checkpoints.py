@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import time
 from pathlib import Path
 
 from safetensors import SafetensorError
@@ -15,6 +16,7 @@ from pcfg_artifact.errors import CorruptArtifact, StageError
 from pcfg_artifact.mlm.training import Progress
 
 KEPT = 2
+POLL_SECONDS = 0.5
 TENSORS, STATE = "tensors.safetensors", "state.json"
 
 
@@ -50,14 +52,22 @@ def write(folder: Path, progress: Progress) -> None:
         shutil.rmtree(path_of(folder, step))
 
 
-def read_latest(folder: Path) -> Progress | None:
-    """The newest checkpoint, or None where there is none; a damaged one is an error, not a silent new start."""
-    saved = steps(folder)
-    if not saved:
-        return None
-    path = path_of(folder, saved[-1])
-    before = f"step {saved[-2]}" if len(saved) > 1 else "the beginning"
-    advice = f"delete {path} to continue from {before}"
+def latest_step(folder: Path) -> int | None:
+    """The step of the newest checkpoint, or None where there is none."""
+    return max(steps(folder), default=None)
+
+
+def read(folder: Path, step: int, patience: float = 0.0) -> Progress:
+    """The checkpoint of a step; a damaged one is an error, not a silent new start.
+
+    patience: seconds to wait for one that another machine has written and this one does not see yet.
+    """
+    path, deadline = path_of(folder, step), time.monotonic() + patience
+    while not (path / STATE).is_file() and time.monotonic() < deadline:
+        time.sleep(POLL_SECONDS)
+        steps(folder)  # listing a folder makes a network file system look again
+    before = max((saved for saved in steps(folder) if saved < step), default=None)
+    advice = f"delete {path} to continue from {'the beginning' if before is None else f'step {before}'}"
     try:
         state = storage.read_json(path / STATE)
         data = (path / TENSORS).read_bytes()
