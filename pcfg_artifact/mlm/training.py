@@ -80,7 +80,7 @@ def train(model: MaskedLM, corpus: MaskedCorpus, recipe: Recipe, *, seed: int, p
     """
     if place.world_size > corpus.batch_size:  # one without a row would never join the others to sum gradients
         raise StageError(f"{place.world_size} processes share batches of {corpus.batch_size} rows, expected at most "
-                         f"one process a row; lower pretrain.processes (or machine.n_gpus), or raise pretrain.batch_size")
+                         f"one process a row; lower pretrain.processes or machine.n_gpus, or raise pretrain.batch_size")
     device = torch.device(place.device)
     torch.nn.Module.to(model, device)
     optimizer = torch.optim.AdamW(parameter_groups(model, recipe.weight_decay), lr=recipe.learning_rate,

@@ -14,7 +14,7 @@ from pcfg_artifact.workers.launch import end, failure, start
 from pcfg_artifact.workers.trainer import FINISHED, TORCHRUN
 
 POLL_SECONDS = 1.0
-GRACE_SECONDS = 60.0  # for a process to end by itself once its model is finished
+GRACE_SECONDS = 300.0  # for a process to end by itself once its model is finished
 # A machine may be here long before the first one begins to train.
 LONG_WAIT = f"--rdzv-conf=join_timeout={7 * 24 * 3600}"
 

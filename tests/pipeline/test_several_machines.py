@@ -118,6 +118,7 @@ def test_process_0_decides_where_all_begin_whatever_the_others_see(tmp_path):
     assert out.json("scratch/A1L1/facts")["resumed_from_step"] == 2
 
 
+@pytest.mark.slow
 @without_network
 def test_two_machines_train_all_models_of_a_run(tmp_path):
     """One is the first, the other follows; they have a process each, and nothing but the loopback between them."""
@@ -129,7 +130,7 @@ def test_two_machines_train_all_models_of_a_run(tmp_path):
     both = '"$0" -m pcfg_artifact --follow "$2" & follower=$!; "$0" -c "$1" "$2/pretrain" && wait $follower'
     options = "--nnodes=2 --rdzv-backend=c10d --rdzv-endpoint=127.0.0.1:29573 --rdzv-id=test --local-addr=127.0.0.1"
     run = subprocess.run([*NO_NETWORK, "sh", "-c", both, sys.executable, first, str(tmp_path)],
-                         env={**ENVIRONMENT, trainer.TORCHRUN: options}, capture_output=True, text=True, timeout=400)
+                         env={**ENVIRONMENT, trainer.TORCHRUN: options}, capture_output=True, text=True, timeout=900)
     assert run.returncode == 0, run.stderr
     for name in SMALL["models"]:
         assert out.json(f"scratch/{name}/facts")["world_size"] == 2
