@@ -314,6 +314,9 @@ def lock(folder: Path) -> Iterator[None]:
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        except BlockingIOError as error:
             raise UsageError(f"{folder} is in use by another run; wait for it to end, or pass another --out") from error
+        except OSError as error:  # some network file systems have no locks
+            raise UsageError(f"{folder} cannot be locked ({error.strerror or error}), so a second run could not be "
+                             f"kept away; pass an --out on a file system with flock, such as a local disk") from error
         yield

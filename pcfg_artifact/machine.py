@@ -23,6 +23,11 @@ from pcfg_artifact import cgroups
 GB = 1 << 30
 SHARED_MEMORY = Path("/dev/shm")
 DRIVER = Path("/proc/driver/nvidia/version")
+WSL_GPU = Path("/dev/dxg")  # the GPU of Windows below; its driver is not in /proc
+LEAST_DRIVER = {11: 450, 12: 525, 13: 580}  # CUDA's major version -> NVIDIA's driver, as its release notes say
+OLDER_BUILD = ("install a build of the same torch for an older CUDA (CUDA 12 runs with driver 525 and newer, and its "
+               "12.6 on compute capability 5.0 and newer): change torch in requirements.txt, or pass PIP_ARGS")
+UNKNOWN = "of unknown version"
 LEAST_MEMORY_GB = 2.0  # below this even the smoke profile dies
 LEAST_DISK_GB = 0.5  # beside what the stages write
 LEAST_SHARED_GB = 1.0  # NCCL's buffers between the processes of one machine; Docker's default is 0.06
@@ -72,6 +77,13 @@ def total_memory() -> int:
     return total if limit is None else min(total, limit.total)
 
 
+def free_gpu_memory(device: str) -> int:
+    """Bytes that a GPU still has."""
+    import torch  # here, because most stages never need it
+
+    return int(torch.cuda.mem_get_info(device)[0])
+
+
 @contextmanager
 def single_thread() -> Iterator[None]:
     """Torch on one thread: for work of many small steps, where threads mostly wait for each other."""
@@ -112,6 +124,8 @@ class Hardware:
     gpus: tuple[str, ...]  # those torch can use
     driver: str | None  # NVIDIA's, if one is installed
     cuda: str | None  # what torch was built for; None is a CPU build
+    capabilities: tuple[tuple[int, int], ...] = ()  # of the GPUs: what code they can run
+    built_for: tuple[str, ...] = ()  # what code torch holds: sm_75, .., compute_120
 
 
 @dataclass(frozen=True)
@@ -127,11 +141,14 @@ class Need:
 def read_hardware(out: Path) -> Hardware:
     place = next(path for path in (out.absolute(), *out.absolute().parents) if path.exists())
     driver = _driver()
-    gpus, cuda = _gpus() if driver is not None else ((), None)
+    gpus = _gpus() if driver is not None or WSL_GPU.exists() else Gpus()
+    if gpus.names and driver is None:
+        driver = UNKNOWN
     return Hardware(memory_gb=available_memory() / GB, total_memory_gb=total_memory() / GB,
                     disk_gb=shutil.disk_usage(place).free / GB, place=place, can_write=os.access(place, os.W_OK),
                     shared_gb=shutil.disk_usage(SHARED_MEMORY).total / GB if SHARED_MEMORY.is_dir() else None,
-                    gpus=gpus, driver=driver, cuda=cuda)
+                    gpus=gpus.names, driver=driver, cuda=gpus.cuda, capabilities=gpus.capabilities,
+                    built_for=gpus.built_for)
 
 
 # ---- what would fail ------------------------------------------------------------------------------------------------
@@ -160,16 +177,40 @@ def gpu_problems(hardware: Hardware, need: Need) -> list[str]:
     if need.device == "cuda" and not n_gpus:
         why = unused_gpu(hardware) or "there is no GPU here; run it on a machine with GPUs"
         problems.append(f"{why}, or run on the CPU with --set machine.device=cpu")
+    for name, capability in dict(zip(hardware.gpus, hardware.capabilities, strict=False)).items():
+        if not can_run(capability, hardware.built_for):
+            problems.append(f"{name} has compute capability {capability[0]}.{capability[1]}, and this torch (CUDA "
+                            f"{hardware.cuda}) holds code for {', '.join(hardware.built_for)} only; {OLDER_BUILD}, or "
+                            f"run on the CPU with --set machine.device=cpu")
     if need.n_gpus is not None and need.n_gpus > n_gpus:
         problems.append(f"{need.n_gpus} GPUs were asked for, {n_gpus} are visible; lower machine.n_gpus, or make more "
                         f"visible (--gpus all, CUDA_VISIBLE_DEVICES)")
     # Training in several processes exchanges gradients through shared memory.
-    n_processes = need.processes if need.processes is not None else need.n_gpus or n_gpus
+    n_processes = training_processes(hardware, need)
     if n_gpus and n_processes > 1 and hardware.shared_gb is not None and hardware.shared_gb < LEAST_SHARED_GB:
         problems.append(f"/dev/shm has {hardware.shared_gb:.2f} GB, {LEAST_SHARED_GB:g} GB needed to train on "
                         f"{n_processes} GPUs; start the container with --shm-size 8g, or train on one with "
                         f"--set pretrain.processes=1")
     return problems
+
+
+def can_run(capability: tuple[int, int], built_for: tuple[str, ...]) -> bool:
+    """Whether a GPU runs one of these: sm_XY on X.Y and later minor versions, compute_XY on all that are later."""
+    for name in built_for:
+        kind, _, digits = name.partition("_")
+        version = int(re.sub(r"\D", "", digits) or 0)  # sm_90a
+        major, minor = divmod(version, 10)
+        if (kind == "sm" and major == capability[0] and minor <= capability[1]) or (
+                kind == "compute" and (major, minor) <= capability):
+            return True
+    return not built_for
+
+
+def training_processes(hardware: Hardware, need: Need) -> int:
+    """Processes of one model: as set, or one per GPU, or one."""
+    if need.processes is not None:
+        return need.processes
+    return 1 if need.device == "cpu" else need.n_gpus or len(hardware.gpus) or 1
 
 
 def unused_gpu(hardware: Hardware) -> str | None:
@@ -178,27 +219,42 @@ def unused_gpu(hardware: Hardware) -> str | None:
         return None
     if hardware.cuda is None:
         return f"NVIDIA driver {hardware.driver} is installed, but torch is a CPU build; install torch's default build"
-    return (f"NVIDIA driver {hardware.driver} is installed, but torch (CUDA {hardware.cuda}) cannot use a GPU: the "
-            f"driver is too old for that CUDA, or the container was started without --gpus all; update the driver, or "
-            f"start the container with it")
+    found = f"NVIDIA driver {hardware.driver} is installed, but torch (CUDA {hardware.cuda}) cannot use a GPU"
+    least = LEAST_DRIVER.get(int(hardware.cuda.partition(".")[0]))
+    version = hardware.driver.partition(".")[0]
+    if least is not None and version.isdecimal() and int(version) < least:
+        return f"{found}: that CUDA needs driver {least} or newer; update the driver, or {OLDER_BUILD}"
+    return (f"{found}: the container was started without --gpus all, or CUDA_VISIBLE_DEVICES hides them; start it with "
+            f"--gpus all, or set the variable")
 
 
 # ---- looking at the machine -----------------------------------------------------------------------------------------
 
 
-def _gpus() -> tuple[tuple[str, ...], str | None]:
+class Gpus(NamedTuple):
+    """Those torch can use, and what it was built for."""
+
+    names: tuple[str, ...] = ()
+    cuda: str | None = None
+    capabilities: tuple[tuple[int, int], ...] = ()
+    built_for: tuple[str, ...] = ()
+
+
+def _gpus() -> Gpus:
     import torch  # here, because it takes seconds, and a machine without a driver has no GPU to ask for
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a driver that is too old: said once, and better, above
         usable = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        return tuple(torch.cuda.get_device_name(i) for i in range(usable)), torch.version.cuda
+        return Gpus(tuple(torch.cuda.get_device_name(i) for i in range(usable)), torch.version.cuda,
+                    tuple(torch.cuda.get_device_capability(i) for i in range(usable)),
+                    tuple(torch.cuda.get_arch_list()))
 
 
 def _driver() -> str | None:
     """The version of NVIDIA's kernel driver, which containers see too, whatever tools they hold."""
     version = re.search(r"Kernel Module.*?\s(\d+\.[\d.]+)", _read(DRIVER))
-    return version[1] if version else "of unknown version" if DRIVER.exists() else None
+    return version[1] if version else UNKNOWN if DRIVER.exists() else None
 
 
 def _read(path: Path) -> str:

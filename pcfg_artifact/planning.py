@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pcfg_artifact import artifacts, freshness, machine
 from pcfg_artifact.artifacts import Manifest
 from pcfg_artifact.config import Profile, profile_names
@@ -132,6 +134,22 @@ def _shapes(profile: Profile) -> dict[str, Any]:
             for name in cfg.models}
 
 
+def scratch_bytes(profile: Profile, stage: str) -> int:
+    """Disk that a stage uses and gives back: the hidden states of the deepest model, one row a word and two marks.
+
+    Probing reads sampled text and the treebank, for training and for testing; control tasks read the treebank alone.
+    """
+    n_texts = {"probe": 2, "control": 1}.get(stage, 0)
+    if not n_texts:
+        return 0
+    from pcfg_artifact.mlm.model import Shape  # here, because it brings transformers
+
+    cfg = profile.probe
+    n_rows = int(n_texts * (cfg.n_train + cfg.n_test) * (profile.cost["training"]["mean_length"] + 2))
+    n_layers = max(Shape.parse(name).n_layers for name in profile.pretrain.models) + 1
+    return n_rows * profile.pretrain.width * np.dtype(cfg.precision).itemsize * n_layers
+
+
 def _duration(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.0f} s"
@@ -145,11 +163,17 @@ def refuse_early(profile: Profile, out: Path, stages: Sequence[Stage], force: bo
     """Refuse before any work is done what would fail hours later; returns what to say where nothing is refused."""
     megabytes = sum(profile.cost[stage.name][1] for stage in stages
                     if force or Manifest.read(out / stage.name) is None)
-    need = machine.Need(profile.machine.device, profile.machine.n_gpus, profile.pretrain.processes, megabytes / 1024)
+    peak = max((scratch_bytes(profile, stage.name) for stage in stages), default=0)  # removed before the next stage
+    need = machine.Need(profile.machine.device, profile.machine.n_gpus, profile.pretrain.processes,
+                        megabytes / 1024 + peak / machine.GB)
     hardware = machine.read_hardware(out)
     problems = machine.machine_problems(hardware, need)
     if any(stage.name == "pretrain" for stage in stages):
         _shapes(profile)  # an impossible one is a ConfigError
+        n_processes = machine.training_processes(hardware, need)
+        if n_processes > profile.pretrain.batch_size:
+            problems.append(f"{n_processes} processes would share batches of {profile.pretrain.batch_size} rows; lower "
+                            f"pretrain.processes or machine.n_gpus, or raise pretrain.batch_size")
     if any(stage.name == "probe" for stage in stages):
         from pcfg_artifact.probing.probes import check_names  # here, because it brings scikit-learn
 

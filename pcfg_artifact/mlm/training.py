@@ -78,6 +78,9 @@ def train(model: MaskedLM, corpus: MaskedCorpus, recipe: Recipe, *, seed: int, p
 
     `save` is called by process 0 every `save_every` steps, `validate` by all every `validate_every` and at the end.
     """
+    if place.world_size > corpus.batch_size:  # one without a row would never join the others to sum gradients
+        raise StageError(f"{place.world_size} processes share batches of {corpus.batch_size} rows, expected at most "
+                         f"one process a row; lower pretrain.processes or machine.n_gpus, or raise pretrain.batch_size")
     device = torch.device(place.device)
     torch.nn.Module.to(model, device)
     optimizer = torch.optim.AdamW(parameter_groups(model, recipe.weight_decay), lr=recipe.learning_rate,
@@ -89,7 +92,7 @@ def train(model: MaskedLM, corpus: MaskedCorpus, recipe: Recipe, *, seed: int, p
         restore(model, optimizer, scaler, start)
     module: Any = MaskedLoss(model)
     if place.world_size > 1:
-        module = DistributedDataParallel(module, gradient_as_bucket_view=True)
+        module = DistributedDataParallel(module, gradient_as_bucket_view=True, broadcast_buffers=False)
     autocast = torch.autocast(device.type, HALF[place.precision]) if place.precision in HALF else nullcontext()
 
     # Not torch.manual_seed: without a GPU it keeps a record of every call for the day when CUDA starts.

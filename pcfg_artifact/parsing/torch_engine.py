@@ -14,8 +14,9 @@ from typing import TypeVar
 import numpy as np
 import torch
 
-from pcfg_artifact.errors import UsageError
+from pcfg_artifact.errors import StageError, UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
+from pcfg_artifact.machine import free_gpu_memory
 from pcfg_artifact.parsing import logspace
 from pcfg_artifact.parsing.charts import Chart
 from pcfg_artifact.parsing.compiled import LeafRules, compiled
@@ -28,7 +29,7 @@ from pcfg_artifact.parsing.triangle import cell_bounds, n_cells
 
 Result = TypeVar("Result")
 
-MEMORY_BUDGET = {"cpu": 256 << 20, "other": 4 << 30}  # bytes of one batch
+MEMORY_BUDGET = 256 << 20  # bytes of one batch on a CPU; a GPU gives half of what it has free
 WINDOW = 512  # sentences within which batches are sorted by length
 BATCH_CPU = 16  # sentences: more only spill the caches of a CPU
 DENSE = 0.05  # share of non-zeros above which a rule matrix is multiplied as a dense one
@@ -99,13 +100,24 @@ class TorchEngine:
             window = [leaves[s] for s in range(begin, min(begin + WINDOW, len(leaves)))]
             done: dict[int, Result] = {}
             for batch in self._batches([len(rows) for rows in window]):
-                done.update(zip(batch, work([window[s] for s in batch]), strict=True))
+                done.update(zip(batch, self._done(work, [window[s] for s in batch]), strict=True))
             yield from (done[s] for s in range(len(window)))
+
+    def _done(self, work: Callable[[list[np.ndarray]], list[Result]], leaves: list[np.ndarray]) -> list[Result]:
+        """work(leaves), in halves where the device has no memory for all of it at once."""
+        try:
+            return work(leaves)
+        except torch.OutOfMemoryError as error:
+            if len(leaves) == 1:
+                raise StageError(f"a sentence of {len(leaves[0])} words needs more memory than {self.device} has "
+                                 f"({error}); lower the longest length, or use the engine `cpu`") from error
+        half = len(leaves) // 2
+        return self._done(work, leaves[:half]) + self._done(work, leaves[half:])
 
     def _batches(self, lengths: list[int]) -> Iterator[list[int]]:
         """Indices of sentences by length, as many at a time as the memory budget holds."""
         is_cpu = self.device.type == "cpu"
-        budget = MEMORY_BUDGET["cpu" if is_cpu else "other"]
+        budget = MEMORY_BUDGET if is_cpu else max(MEMORY_BUDGET, free_gpu_memory(str(self.device)) // 2)
         batch: list[int] = []
         for s in sorted(range(len(lengths)), key=lambda s: (lengths[s], s)):
             size = (len(batch) + 1) * self._bytes(lengths[s])

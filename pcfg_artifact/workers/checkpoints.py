@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import time
 from pathlib import Path
 
 from safetensors import SafetensorError
@@ -14,6 +15,7 @@ from pcfg_artifact.errors import CorruptArtifact, StageError
 from pcfg_artifact.mlm.training import TrainingState
 
 KEPT = 2
+POLL_SECONDS = 0.5
 TENSORS, STATE = "tensors.safetensors", "state.json"
 
 
@@ -49,19 +51,27 @@ def write(folder: Path, progress: TrainingState) -> None:
         shutil.rmtree(path_of(folder, step))
 
 
-def read_latest(folder: Path) -> TrainingState | None:
-    """The newest checkpoint, or None where there is none; a damaged one is an error, not a silent new start."""
-    saved = steps(folder)
-    if not saved:
-        return None
-    path = path_of(folder, saved[-1])
-    before = f"step {saved[-2]}" if len(saved) > 1 else "the beginning"
-    advice = f"delete {path} to continue from {before}"
+def latest_step(folder: Path) -> int | None:
+    """The step of the newest checkpoint, or None where there is none."""
+    return max(steps(folder), default=None)
+
+
+def read(folder: Path, step: int, patience: float = 0.0) -> TrainingState:
+    """The checkpoint of a step; a damaged one is an error, not a silent new start.
+
+    patience: seconds to wait for one that another machine has written and this one does not see yet.
+    """
+    path, deadline = path_of(folder, step), time.monotonic() + patience
+    while not (path / STATE).is_file() and time.monotonic() < deadline:
+        time.sleep(POLL_SECONDS)
+        steps(folder)  # listing a folder makes a network file system look again
+    before = max((saved for saved in steps(folder) if saved < step), default=None)
+    advice = f"delete {path} to continue from {'the beginning' if before is None else f'step {before}'}"
     try:
         state = storage.read_sealed_json(path / STATE)
-        if not state["step"] == saved[-1] == len(state["losses"]):
+        if not state["step"] == step == len(state["losses"]):
             raise ValueError(f"{STATE} is of step {state['step']} and has {len(state['losses'])} losses, expected "
-                             f"{saved[-1]} of both")
+                             f"{step} of both")
         data = (path / TENSORS).read_bytes()
         if storage.sha256(path / TENSORS) != state["sha256"]:
             raise ValueError(f"{TENSORS} has {len(data)} bytes and not the SHA-256 that {STATE} records")

@@ -105,6 +105,11 @@ def read_finished(cfg: PretrainConfig, out: StageDir, name: str) -> dict[str, An
     return result
 
 
+def processes_of(cfg: PretrainConfig, device: str, n_gpus: int | None = None) -> int:
+    """Processes of one model on this machine: as set, or one per GPU."""
+    return cfg.processes or (n_gpus or torch.cuda.device_count() if device == "cuda" else 1)
+
+
 def train_models(cfg: PretrainConfig, out: StageDir, machine: Machine) -> None:
     """Train what is not finished: on GPUs one model after another over all of them, on CPUs several side by side."""
     pending = [name for name in cfg.models if not out.has(f"models/{name}/{FINISHED}")]
@@ -112,7 +117,7 @@ def train_models(cfg: PretrainConfig, out: StageDir, machine: Machine) -> None:
         read_finished(cfg, out, name)  # a damaged one is found before hours are spent on the others
         checkpoints.remove_all(out.path(f"scratch/{name}"))  # where the worker died between the two
     on_gpu = machine.device == "cuda"
-    n_processes = cfg.processes or (machine.n_gpus or torch.cuda.device_count() if on_gpu else 1)
+    n_processes = processes_of(cfg, machine.device, machine.n_gpus)
     n_parallel = 1 if on_gpu else max(1, machine.n_workers // n_processes)
     commands = {name: ("-m", "pcfg_artifact.workers.trainer", str(out.path(f"scratch/{name}/job.json")),
                        f"--processes={n_processes}", f"--parent={os.getpid()}") for name in pending}

@@ -14,8 +14,9 @@ import shutil
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pcfg_artifact import storage
 from pcfg_artifact.artifacts import Folder
@@ -31,6 +32,7 @@ FINISHED = "training.json"  # in a model's folder, which appears as a whole
 STEP, FACTS = "step.txt", "facts.json"  # beside the checkpoints: how far, how fast
 # Extra arguments for torchrun, for training over several machines.
 TORCHRUN = "PCFG_ARTIFACT_TORCHRUN"
+PATIENCE = 90.0  # seconds that another machine's checkpoint may take to be seen here
 
 
 def main(arguments: list[str]) -> int:
@@ -45,8 +47,8 @@ def main(arguments: list[str]) -> int:
     if not args.in_group and (args.processes > 1 or several_machines):
         from torch.distributed.run import main as torchrun
 
-        rendezvous = several_machines or ["--standalone"]
-        torchrun([*rendezvous, f"--nproc-per-node={args.processes}", "-m", __spec__.name, str(args.job), "--in-group"])
+        torchrun([*rendezvous(several_machines, args.job.parent.name), f"--nproc-per-node={args.processes}",
+                  "-m", __spec__.name, str(args.job), "--in-group"])
         return 0
     try:
         run_job(args.job, args.in_group)
@@ -54,6 +56,20 @@ def main(arguments: list[str]) -> int:
         print(f"error: {error}", file=sys.stderr, flush=True)
         return error.exit_code
     return 0
+
+
+def rendezvous(several_machines: Sequence[str], model: str) -> list[str]:
+    """torchrun's options for how the processes of one model find each other.
+
+    Alone, by a number: a container without network cannot resolve the name it has.  Over several machines every model
+    has an id of its own, so that a machine that is late never meets those that are already at the next.
+    """
+    if not several_machines:
+        return ["--standalone", "--local-addr=127.0.0.1"]
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--rdzv-id", "--rdzv_id", default="pcfg_artifact")
+    given, others = parser.parse_known_args(several_machines)
+    return [*others, f"--rdzv-id={given.rdzv_id}-{model}"]
 
 
 def end_with_parent(parent: int | None) -> None:
@@ -67,17 +83,19 @@ def end_with_parent(parent: int | None) -> None:
 def run_job(path: Path, in_group: bool = False) -> None:
     """Train the job's model to its end, evaluate it, and write its folder."""
     import torch  # here, so that a process that only starts torchrun does not wait for it
-    from torch import distributed
 
     from pcfg_artifact.workers import checkpoints
     from pcfg_artifact.workers.jobs import TrainingJob
 
     job = TrainingJob.read(path)
-    if (job.final / FINISHED).is_file():
-        return
     place = enter_group(job.device, job.config.precision, in_group)
+    task = agree(job, path.parent, place)
+    job = task.job
+    if task.is_finished:
+        leave_group(place)
+        return
     try:
-        network, result, facts = train_model(job, path.parent, place)
+        network, result, facts = train_model(job, path.parent, place, task.step)
     except torch.OutOfMemoryError as error:
         raise StageError(f"{job.model}: out of memory on {place.device} with micro-batches of "
                          f"{job.config.batch_tokens} tokens; lower pretrain.batch_tokens and run the same command "
@@ -86,13 +104,47 @@ def run_job(path: Path, in_group: bool = False) -> None:
         storage.write_json(path.parent / FACTS, facts)
         publish(network, job, path.parent, job.final, result)
         checkpoints.remove_all(path.parent)
+    leave_group(place)
+
+
+class Task(NamedTuple):
+    """What all processes of a model do: the job, whether it is done already, and the checkpoint that it begins with."""
+
+    job: TrainingJob
+    is_finished: bool
+    step: int | None
+
+
+def agree(job: TrainingJob, folder: Path, place: Place) -> Task:
+    """The task as process 0 sees it: on a shared file system another machine may see the files of a minute ago."""
+    import torch
+    from torch import distributed
+
+    from pcfg_artifact.workers import checkpoints
+
+    tasks: list[Task | None] = [None]
+    if place.rank == 0:
+        tasks = [Task(job, (job.final / FINISHED).is_file(), checkpoints.latest_step(folder))]
+    if place.world_size > 1:
+        distributed.broadcast_object_list(tasks, src=0, device=torch.device(place.device))
+    assert tasks[0] is not None
+    return tasks[0]
+
+
+def leave_group(place: Place) -> None:
+    from torch import distributed
+
     if place.world_size > 1:
         distributed.barrier()
         distributed.destroy_process_group()
 
 
-def train_model(job: TrainingJob, folder: Path, place: Place) -> tuple[Any, dict[str, Any], dict[str, Any]]:
-    """(network, result, facts) after the last step; checkpoints and the step reached are kept in `folder`."""
+def train_model(job: TrainingJob, folder: Path, place: Place, first_step: int | None
+                ) -> tuple[Any, dict[str, Any], dict[str, Any]]:
+    """(network, result, facts) after the last step; checkpoints and the step reached are kept in `folder`.
+
+    first_step: of the checkpoint to continue from; None: from the beginning.
+    """
     from pcfg_artifact.mlm import data, evaluation, training
     from pcfg_artifact.parsing.masks import Masking
     from pcfg_artifact.workers import checkpoints
@@ -112,7 +164,7 @@ def train_model(job: TrainingJob, folder: Path, place: Place) -> tuple[Any, dict
     recipe = training.Recipe(steps=cfg.steps, schedule_steps=cfg.schedule_steps, warmup_steps=cfg.warmup_steps,
                              learning_rate=cfg.learning_rate, weight_decay=cfg.weight_decay, clip=cfg.clip,
                              hold_steps=cfg.hold_steps)
-    start = checkpoints.read_latest(folder)
+    start = None if first_step is None else checkpoints.read(folder, first_step, patience=PATIENCE if place.rank else 0)
     first, began = start.step if start else 0, time.monotonic()
 
     def report(step: int, loss: float) -> None:
@@ -168,7 +220,9 @@ def enter_group(device: str, precision: str, in_group: bool) -> Place:
         torch.cuda.set_device(device)  # before anything is asked of a GPU
     precision = precision_of(precision, device)
     if world_size > 1:
-        distributed.init_process_group("gloo" if device == "cpu" else "nccl")
+        # NCCL that knows its GPU connects at once, and not at the first gradient; gloo has none.
+        distributed.init_process_group("gloo" if device == "cpu" else "nccl",
+                                       device_id=None if device == "cpu" else torch.device(device))
     return Place(rank, world_size, device, precision)
 
 

@@ -124,6 +124,16 @@ def test_a_folder_in_use_is_refused(tmp_path):
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_a_file_system_without_locks_is_not_called_in_use(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(artifacts.fcntl, "flock", refuse)
+    with pytest.raises(UsageError, match=r"cannot be locked \(No locks available\).*such as a local disk"), \
+            artifacts.lock(tmp_path):
+        pass
+
+
 def test_truncated_arrays_and_json_are_named(tmp_path):
     (tmp_path / "x.npy").write_bytes(b"\x93NUMPY")
     (tmp_path / "x.json").write_text("{")

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from pcfg_artifact import machine as machine_module
+from pcfg_artifact.config import load_profile
 from pcfg_artifact.machine import Hardware, Need, machine_problems, read_hardware, unused_gpu
+from pcfg_artifact.planning import scratch_bytes
 from pcfg_artifact.treebank.splits import wsj_problems
 
 GOOD = Hardware(memory_gb=16.0, total_memory_gb=32.0, disk_gb=100.0, place=Path("/results"), can_write=True,
@@ -28,7 +30,12 @@ def test_a_good_machine_has_no_problem():
     ({"memory_gb": 1.0}, {}, "1.0 GB of memory free, 2 GB needed"),
     ({"disk_gb": 3.0}, {}, "3.0 GB free at /results, 5.5 GB needed"),
     ({"can_write": False}, {}, "cannot be written by this user"),
-    ({"gpus": ()}, {"device": "cuda"}, "the driver is too old for that CUDA"),
+    ({"gpus": ()}, {"device": "cuda"}, "the container was started without --gpus all"),
+    ({"gpus": (), "driver": "535.183.01"}, {"device": "cuda"},
+     "that CUDA needs driver 580 or newer; update the driver, or install a build of the same torch for an older CUDA"),
+    ({"gpus": (), "driver": "520.61", "cuda": "12.6"}, {"device": "cuda"}, "needs driver 525 or newer"),
+    ({"gpus": ("V100",), "capabilities": ((7, 0),), "built_for": ("sm_75", "sm_80", "compute_120")}, {},
+     "V100 has compute capability 7.0, and this torch (CUDA 13.0) holds code for sm_75, sm_80, compute_120 only"),
     ({"gpus": (), "cuda": None}, {"device": "cuda"}, "torch is a CPU build"),
     ({"gpus": (), "driver": None, "cuda": None}, {"device": "cuda"}, "there is no GPU here"),
     ({}, {"n_gpus": 8}, "8 GPUs were asked for, 2 are visible"),
@@ -58,6 +65,33 @@ def test_this_machine_can_be_read(tmp_path):
     assert machine.place == tmp_path
     assert machine.can_write
     assert machine.disk_gb > 0
+
+
+@pytest.mark.parametrize(("capability", "expected"), [
+    ((7, 0), False), ((7, 5), True), ((8, 0), True), ((8, 9), True), ((9, 0), True), ((10, 3), False), ((12, 0), True),
+    ((12, 1), True), ((13, 0), True)])
+def test_a_gpu_runs_code_of_its_major_version_or_of_an_older_virtual_one(capability, expected):
+    built_for = ("sm_75", "sm_80", "sm_86", "sm_90a", "sm_120", "compute_120")
+    assert machine_module.can_run(capability, built_for) is expected
+
+
+def test_a_gpu_below_windows_has_no_driver_in_proc(tmp_path, monkeypatch):
+    monkeypatch.setattr(machine_module, "DRIVER", tmp_path / "none")
+    monkeypatch.setattr(machine_module, "WSL_GPU", tmp_path)
+    monkeypatch.setattr(machine_module, "_gpus", lambda: machine_module.Gpus(("RTX",), "13.0", ((8, 9),), ("sm_89",)))
+    found = read_hardware(tmp_path)
+    assert (found.gpus, found.driver) == (("RTX",), "of unknown version")
+    monkeypatch.setattr(machine_module, "WSL_GPU", tmp_path / "neither")
+    assert read_hardware(tmp_path).gpus == ()
+
+
+def test_the_hidden_states_of_the_deepest_model_count_as_disk():
+    profile = load_profile("paper")
+    n_words = 24_000 * (profile.cost["training"]["mean_length"] + 2)
+    assert scratch_bytes(profile, "probe") == n_words * 768 * 2 * 13
+    assert 12e9 < scratch_bytes(profile, "probe") < 13e9
+    assert scratch_bytes(profile, "control") == scratch_bytes(profile, "probe") // 2
+    assert scratch_bytes(profile, "pretrain") == 0
 
 
 WANTED = ("02", "03", "04")

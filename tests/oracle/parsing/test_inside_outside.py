@@ -275,7 +275,7 @@ def test_memory_budget_cuts_torch_batches_and_drops_nothing(random_grammar, monk
     grammar = random_grammar(8, 4, 4, 4)
     sentences = some_sentences(grammar, 8)
     expected = inside_outside(grammar, sentences, backend="torch")
-    monkeypatch.setitem(torch_engine.MEMORY_BUDGET, "cpu", 1)  # every sentence is a batch of its own
+    monkeypatch.setattr(torch_engine, "MEMORY_BUDGET", 1)  # every sentence is a batch of its own
     monkeypatch.setattr(torch_engine, "WINDOW", 2)
     for chart, twin in zip(inside_outside(grammar, sentences, backend="torch"), expected, strict=True):
         assert_charts_agree(chart, twin)

@@ -1,0 +1,25 @@
+"""Started by torchrun from test_several_machines.py: process 1 does not see what process 0 sees on the shared disk."""
+
+import sys
+from pathlib import Path
+
+from pcfg_artifact.workers import checkpoints, jobs, trainer
+
+if __name__ == "__main__":
+    path, seen = Path(sys.argv[1]), []
+    entered = trainer.enter_group
+
+    def enter(device, precision, in_group):
+        place = entered(device, precision, in_group)
+        if place.rank == 1:  # the files of a minute ago: no checkpoint, and the job as it was before
+            checkpoints.latest_step = lambda folder: None
+        return place
+
+    trainer.enter_group = enter
+    train = trainer.train_model
+    trainer.train_model = lambda job, folder, place, step: seen.append((place.rank, step)) or train(
+        job, folder, place, step)
+    assert jobs.TrainingJob.read(path).config.processes == 2
+    trainer.run_job(path, in_group=True)
+    (rank, step), = seen
+    path.with_name(f"began-{rank}.txt").write_text(str(step))
