@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from pcfg_artifact.verification.cells import Cell, Measured, Roles, Value
 
 # row of `percentages` -> the table that holds it
@@ -17,13 +19,14 @@ def derive(measured: Measured, roles: Roles) -> dict[Cell, Value]:
 def percentages(measured: Measured) -> dict[Cell, Value]:
     """What each approximation costs against the exact algorithm, in percent of the exact value."""
     found = {}
-    for row, table in APPROXIMATIONS.items():
+    for variant, (row, table) in itertools.product(("", "_novm"), APPROXIMATIONS.items()):
         for metric, name, sign in (("perplexity", "perplexity_increase", 1), ("sentence_f1", "sentence_f1_drop", -1),
                                    ("corpus_f1", "corpus_f1_drop", -1)):
-            exact, approximate = (measured.get(Cell(t, r, metric)) for t, r in (("table1", "exact"), (table, row)))
+            exact, approximate = (measured.get(Cell(t + variant, r, metric))
+                                  for t, r in (("table1", "exact"), (table, row)))
             if exact is not None and approximate is not None and exact.number:
                 change = 100 * sign * (approximate.number / exact.number - 1)
-                found[Cell("percentages", row, name)] = Value(change, "percent")
+                found[Cell(f"percentages{variant}", row, name)] = Value(change, "percent")
     return found
 
 

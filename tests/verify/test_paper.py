@@ -3,7 +3,7 @@
 import re
 
 from pcfg_artifact.verification.cells import Cell, find_roles, tabulate
-from pcfg_artifact.verification.relations import HOLDS, evaluate
+from pcfg_artifact.verification.evaluation import HOLDS, evaluate
 
 
 def test_every_table_is_transcribed_in_full(paper):
