@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from pcfg_artifact import storage
-from pcfg_artifact.artifacts import Folder, Manifest, read_csv
+from pcfg_artifact.artifacts import Folder, Manifest, Metric, read_csv
 from pcfg_artifact.errors import ConfigError, StageError
 from pcfg_artifact.verification.cells import Cell, Value, collect, find_roles
 from pcfg_artifact.verification.comparison import Run
@@ -114,7 +114,8 @@ def settings_hash(configs: Mapping[str, Mapping[str, Any]]) -> str:
 def read_run(profile: str, folders: Mapping[str, Folder]) -> tuple[Run, dict[Cell, Value], dict[str, Manifest]]:
     """What was run, every cell it measured (derived ones included), and its manifests; `folders`: stage -> folder."""
     manifests: dict[str, Manifest] = {}
-    metrics, owners = [], {}
+    metrics: list[Metric] = []
+    owners: dict[tuple[str, str, str, int], str] = {}
     for stage, folder in folders.items():
         manifest = Manifest.read(folder.root)
         if manifest is None:

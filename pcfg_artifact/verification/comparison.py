@@ -13,7 +13,7 @@ from pcfg_artifact.verification.expectations import MINIMUM_SEEDS, Expected, Rec
 from pcfg_artifact.verification.families import Family, in_words, is_trained, scaled, unscaled_width
 from pcfg_artifact.verification.history import History, history_of
 from pcfg_artifact.verification.relations import Relation
-from pcfg_artifact.verification.spread import Limit, spread_of
+from pcfg_artifact.verification.spread import DRIFT, SAME_MODEL, SEEDS, Limit, repeated_in_run, spread_of
 from pcfg_artifact.verification.trivial import distance
 
 # Sections 02-21 and 22 of the Penn Treebank: the only trees whose numbers the paper prints.
@@ -32,8 +32,9 @@ class Verdict(StrEnum):
 
 
 FAILING = (Verdict.DIFFERS, Verdict.NOT_MEASURED, Verdict.NOT_EXPECTED)
-SCATTERS = {"seeds": "the recorded seeds scatter too far: a trivial answer lies within",
-            "drift": "other arithmetic moves it too far: a trivial answer lies within"}
+SCATTERS = {SEEDS: "the recorded seeds scatter too far: a trivial answer lies within",
+            DRIFT: "other arithmetic moves it too far: a trivial answer lies within",
+            SAME_MODEL: "the arithmetic of the probes moves it too far: a trivial answer lies within"}
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,8 @@ def judge_record(run: Run, measured: Measured, record: Record | None, why_not: s
     references = [own] if own is not None else list(record.by_seed.values())
     means = _means(record) if own is None else own
     judgements = []
-    for cell, limit in spread_of(record).limits(run.seed).items():
+    repeated = repeated_in_run(record, run.seed, measured)
+    for cell, limit in spread_of(record).limits(run.seed, repeated).items():
         known = [values[cell] for values in references if cell in values]
         judgements.append(_recorded(cell, limit, known, len(known) < len(references), measured, record, means))
     judgements += [Judgement("record", str(cell), Verdict.NOT_EXPECTED, format_number(value.number, value.unit), "",
@@ -132,7 +134,7 @@ def _recorded(cell: Cell, limit: Limit, known: Sequence[float], may_be_absent: b
     if cell not in measured:
         if may_be_absent:
             return verdict(Verdict.NOT_APPLICABLE, "not every recorded run has such a number either")
-        if limit.why == "seeds" and _parsed_nothing(cell, measured):
+        if limit.why == SEEDS and _parsed_nothing(cell, measured):
             return verdict(Verdict.NOT_APPLICABLE, "no sentence was parsed")
         return verdict(Verdict.NOT_MEASURED)
     if not known:
@@ -170,16 +172,17 @@ def judge_means(run: Run, measured: Measured, record: Record | None) -> list[Jud
     if record is None:
         return []
     judgements = []
-    for part, limit in spread_of(record).group_limits(run.seed).items():
+    repeated = repeated_in_run(record, run.seed, measured)
+    for part, limit in spread_of(record).group_limits(run.seed, repeated).items():
         shifts = [scaled(measured[cell].number, part.unit) - expected for cell, expected in limit.expected.items()
                   if cell in measured and math.isfinite(expected)]
-        if not shifts or not any(is_trained(record.stages[cell]) for cell in limit.cells):
+        if not shifts or not any(is_trained(record.stages[cell]) for cell in limit.expected):
             continue  # numbers without training are judged one by one, to rounding
         shift = sum(shifts) / len(shifts)
         verdict = Verdict.MATCH if abs(shift) <= limit.width else Verdict.DIFFERS  # NaN differs
         judgements.append(Judgement("table", part_name(part), verdict, in_words(shift, part.unit),
                                     f"at most {in_words(limit.width, part.unit).lstrip('+')} either way",
-                                    f"mean of {len(shifts)} cells", table=part.table))
+                                    f"{limit.why}, mean of {len(shifts)} cells", table=part.table))
     return judgements
 
 

@@ -36,11 +36,18 @@ class Outcome:
     explanation: str
 
 
+PROBES_ONLY = "probes_"
+
+
 class Rerun(NamedTuple):
-    """A recorded seed, run again under another arithmetic."""
+    """A recorded seed, run again under another arithmetic: all of it, or its probes alone (of the same models)."""
 
     seed: int
-    arithmetic: str
+    arithmetic: str  # PROBES_ONLY and a name where the models were kept
+
+    @property
+    def is_probes_only(self) -> bool:
+        return self.arithmetic.startswith(PROBES_ONLY)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +75,9 @@ class Record:
                        drift={rerun: values for rerun, values in self.drift.items() if rerun.seed != seed})
 
     def without_arithmetic(self, arithmetic: str) -> Record:
-        return replace(self, drift={rerun: v for rerun, v in self.drift.items() if rerun.arithmetic != arithmetic})
+        """The record as if that arithmetic had never been tried, neither on all of a run nor on its probes."""
+        tried = (arithmetic.removeprefix(PROBES_ONLY), PROBES_ONLY + arithmetic.removeprefix(PROBES_ONLY))
+        return replace(self, drift={rerun: v for rerun, v in self.drift.items() if rerun.arithmetic not in tried})
 
 
 # ---- reading --------------------------------------------------------------------------------------------------------

@@ -14,7 +14,8 @@ EXACT_STAGES = ("grammar", "sample", "marginals", "approximate", "construct")
 DERIVED_STAGES = {"percentages": "approximate", "percentages_novm": "approximate", "sensitivity": "control",
                   "near_zero": "marginals"}
 
-MODEL = re.compile(r"A\d+L\d+(-random)?$")
+UNTRAINED = "-random"  # the end of the name of a model before its training
+MODEL = re.compile(rf"A\d+L\d+({UNTRAINED})?$")
 # What may differ between the cells of a family: layers, steps, heads, span lengths, masking rates, settings, groups of
 # words, and of two corruptions of the input which.
 INDEX = re.compile(r"(L\d+|l=\d+|\d[\d.]*(-\d+)?|PCFG|PTB|OOD|step|head|layer|width|mask|corrupt"

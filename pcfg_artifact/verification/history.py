@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from pcfg_artifact.verification.cells import Roles, Tables, Value, find_roles, tabulate
+from pcfg_artifact.verification.cells import Cell, Roles, Tables, Value, find_roles, tabulate
 from pcfg_artifact.verification.evaluation import Comparison, evaluate
 from pcfg_artifact.verification.expectations import Record, Rerun
 from pcfg_artifact.verification.relations import Relation
@@ -46,10 +46,10 @@ class History:
 
 @lru_cache(maxsize=32)
 def _tables(record: Record) -> tuple[Roles, dict[int | Rerun, Tables]]:
-    runs: dict[int | Rerun, dict] = {**record.by_seed, **record.drift}
+    runs: list[tuple[int | Rerun, dict[Cell, float]]] = [*record.by_seed.items(), *record.drift.items()]
     return find_roles(record.units), {
         run: tabulate({cell: Value(number, record.units[cell]) for cell, number in values.items()})
-        for run, values in runs.items()}
+        for run, values in runs}
 
 
 def history_of(record: Record, relation: Relation) -> History:

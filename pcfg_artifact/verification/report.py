@@ -117,4 +117,6 @@ def number(value: Value | None) -> str:
 def printed(entry: Entry) -> str:
     """The paper's number with the paper's digits: two for F1 and perplexity."""
     two_digits = entry.measured is not None and entry.measured.unit in ("percent", "perplexity")
+    if entry.paper is None:
+        return ""
     return f"{entry.paper.value:.2f}" if two_digits else f"{entry.paper.value:g}"

@@ -7,12 +7,11 @@ import re
 from collections.abc import Mapping
 
 from pcfg_artifact.verification.cells import Cell
-from pcfg_artifact.verification.families import MODEL, scaled
+from pcfg_artifact.verification.families import MODEL, UNTRAINED, scaled
 
 BASELINES = ("right", "left", "random")
 UNIGRAM = Cell("optimum", "unigram", "validation")
 METRIC = re.compile(r"(sentence|corpus)_f1(_KIM)?")
-UNTRAINED = "-random"
 ONE_LAYER = 1.0  # a tolerance of a layer or more says nothing about which layer is the best
 
 
@@ -45,15 +44,16 @@ def _answers(cell: Cell, unit: str) -> list[Cell]:
     """The cells that hold the trivial answers to what a cell measures."""
     table, row, column = cell
     if unit == "perplexity":
-        return [Cell(table, row, "unigram")] if table == "against_optimum" and column != "unigram" else [UNIGRAM]
+        if "unigram" in (row, column):
+            return []  # it is that answer
+        return [Cell(table, row, "unigram") if table == "against_optimum" else UNIGRAM]
     if table == "table6" and not row.endswith("selectivity"):
         probe, task = row.split(" ", 1)
         return [Cell(table, f"{probe} {'control' if task != 'control' else 'relative_depth'}", column)]
     if table == "table4" and MODEL.match(column):
         probe, setting, metric = row.split(" ")
         return [Cell("figure_layers", f"{column} {probe} {setting} EOS {metric}", "L0"), *_baselines(row)]
-    metric = METRIC.search(f"{row} {column}")
-    if unit == "percent" and metric and table in ("figure_layers", "spread") and column != "sd":
+    if unit == "percent" and METRIC.search(row) and table in ("figure_layers", "spread") and column != "sd":
         return _baselines(row)
     if unit == "percent" and METRIC.match(column) and table.removesuffix("_novm") in ("table1", "table2", "ablation"):
         return _baselines(column)
