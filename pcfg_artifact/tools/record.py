@@ -1,7 +1,8 @@
 """Record what a profile gives: run it with one more seed, or run a recorded seed again under other arithmetic.
 
-Call it once per seed; at least three seeds make a record.  Then once per arithmetic: how far the same seed drifts says
-how far honest machines lie apart.  An interrupted call continues when it is repeated.
+Call it once per seed; at least three seeds make a record.  Then per arithmetic, once for the whole run and once with
+--probes-only, which keeps the seed's models: how far the same seed drifts says how far honest machines lie apart.
+An interrupted call continues when it is repeated.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ import argparse
 import dataclasses
 import os
 import platform
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-from pcfg_artifact import config, freshness, pipeline
+from pcfg_artifact import config, freshness, pipeline, storage
 from pcfg_artifact.artifacts import Folder, Manifest
 from pcfg_artifact.errors import StageError, UsageError
 from pcfg_artifact.machine import available_cores
@@ -27,9 +29,11 @@ from pcfg_artifact.records import (
     write_record,
 )
 from pcfg_artifact.treebank.reading import source_hash
+from pcfg_artifact.verification.claims_page import claims_table, detection_table, fill
 from pcfg_artifact.verification.evaluation import HOLDS
 from pcfg_artifact.verification.expectations import (
     MINIMUM_SEEDS,
+    PROBES_ONLY,
     Outcome,
     Record,
     Rerun,
@@ -57,6 +61,7 @@ ARITHMETICS = {
     # Other numbers of threads: models are trained by one thread each, but the optimum beside them is not.
     "threads": {},
 }
+LAST_KEPT = "pretrain"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,6 +73,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fresh", action="store_true", help="forget the recorded seeds and begin with seed 0")
     parser.add_argument("--arithmetic", choices=sorted(ARITHMETICS), metavar="NAME",
                         help=f"run a recorded seed again under other arithmetic: {', '.join(sorted(ARITHMETICS))}")
+    parser.add_argument("--probes-only", action="store_true",
+                        help="with --arithmetic: keep the models of the recorded run, and run what comes after them")
     parser.add_argument("--seed", type=int, help="with --arithmetic: which recorded seed (the first)")
     parser.add_argument("--judge-again", action="store_true",
                         help="run nothing: only write anew what the recorded runs say of each claim")
@@ -76,6 +83,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.arithmetic and args.fresh:
         raise UsageError("--arithmetic runs a recorded seed again, --fresh forgets them; give one of the two")
+    if (args.probes_only or args.seed is not None) and not args.arithmetic:
+        raise UsageError("--probes-only and --seed belong to --arithmetic")
     if args.judge_again:
         record = _recorded(args)
     elif args.arithmetic:
@@ -87,6 +96,7 @@ def run(args: argparse.Namespace) -> int:
     explained = {} if before is None else {id_: outcome.explanation for id_, outcome in before.outcomes.items()}
     record = dataclasses.replace(record, outcomes=judge_outcomes(record, load_relations(args.expected), explained))
     write_record(record, args.expected)
+    write_page(record, load_relations(args.expected), args.expected.parent / "docs" / "CLAIMS.md")
     report(record, args.expected)
     return 0
 
@@ -118,25 +128,39 @@ def next_seed(args: argparse.Namespace) -> Record:
 def rerun(args: argparse.Namespace, record: Record) -> Record:
     """The record with one of its seeds run again, in a process whose libraries are told to calculate otherwise."""
     seed = record.seeds[0] if args.seed is None else args.seed
-    out = _root(args) / f"seed-{seed}-{args.arithmetic}"
+    name = (PROBES_ONLY if args.probes_only else "") + args.arithmetic
+    out = _root(args) / f"seed-{seed}-{name}"
+    if args.probes_only:
+        keep_models(_root(args) / f"seed-{seed}", out)
     settings = ["seed", str(seed)], *([("machine.n_workers", str(1 if available_cores() > 1 else 2))]
                                       if args.arithmetic == "threads" else [])
     command = [sys.executable, "-m", "pcfg_artifact", "--profile", args.profile, "--out", str(out),
                "--to", _stages()[-1].name, *(f"--set={key}={value}" for key, value in settings),
                *(["--treebank", args.treebank] if args.treebank else []), *(["--force"] if _is_stale(out) else [])]
     environment = ARITHMETICS[args.arithmetic]
-    print(f"recording the drift of {args.profile}, seed {seed}, under {args.arithmetic}, in {out}", flush=True)
+    print(f"recording the drift of {args.profile}, seed {seed}, under {name}, in {out}", flush=True)
     done = subprocess.run(command, env={**os.environ, **environment, "PYTHONPATH": search_path()}, check=False)
     if done.returncode:
-        raise StageError(f"the run under {args.arithmetic} ended with code {done.returncode}; what it finished is in "
+        raise StageError(f"the run under {name} ended with code {done.returncode}; what it finished is in "
                          f"{out}: mend the cause above and run the same command again")
     what, measured, manifests = read_run(args.profile, _folders(out))
     chosen = ", ".join(f"{name}={value}" for name, value in environment.items()) or "one worker, one thread"
-    record = add_rerun(record, Rerun(seed, args.arithmetic), what.treebank, what.config, measured,
+    record = add_rerun(record, Rerun(seed, name), what.treebank, what.config, measured,
                        f"{chosen}; {provenance(manifests)}")
-    for cell, was, now in moved_exact_cells(record, Rerun(seed, args.arithmetic)):
+    for cell, was, now in moved_exact_cells(record, Rerun(seed, name)):
         print(f"  {cell} must not depend on the arithmetic, and was {was:.10g} and is {now:.10g}")
     return record
+
+
+def keep_models(before: Path, out: Path) -> None:
+    """Link the finished stages of a run, up to its models, into the folder of another."""
+    for stage in _stages()[:[stage.name for stage in _stages()].index(LAST_KEPT) + 1]:
+        if Manifest.read(before / stage.name) is None:
+            raise UsageError(f"{before / stage.name} is not there or not finished; --probes-only keeps the models of "
+                             f"the recorded run: record the seed here first, or give its folder with --out")
+        if Manifest.read(out / stage.name) is None:
+            shutil.rmtree(out / stage.name, ignore_errors=True)
+            shutil.copytree(before / stage.name, out / stage.name, copy_function=os.link)
 
 
 def _root(args: argparse.Namespace) -> Path:
@@ -160,6 +184,14 @@ def _is_stale(out: Path) -> bool:
     return is_stale
 
 
+def write_page(record: Record, relations: list[Relation], page: Path) -> None:
+    """Renew the tables of docs/CLAIMS.md; the shifts it shows are those of the smoke profile."""
+    if record.profile != "smoke" or not page.is_file():
+        return
+    text = fill(page.read_text(encoding="utf-8"), "claims", claims_table(relations))
+    storage.write_text(page, fill(text, "detection", detection_table(record)))
+
+
 def report(record: Record, folder: Path) -> None:
     """What is recorded now, and what is still to be done."""
     failing = [outcome for outcome in record.outcomes.values() if outcome.outcome != HOLDS]
@@ -172,8 +204,11 @@ def report(record: Record, folder: Path) -> None:
         print(f"{len(some)} numbers are not in every seed, for example {some[0]}")
     if len(record.seeds) < MINIMUM_SEEDS:
         print(f"{MINIMUM_SEEDS - len(record.seeds)} more seeds are needed: run the same command again")
-    elif missing := sorted(set(ARITHMETICS) - {rerun.arithmetic for rerun in record.drift}):
-        print(f"no drift is recorded under {', '.join(missing)}: `record --profile {record.profile} --arithmetic NAME`")
+    tried = {rerun.arithmetic for rerun in record.drift}
+    wanted = [name for arithmetic in ARITHMETICS for name in (arithmetic, PROBES_ONLY + arithmetic)]
+    if missing := [name for name in wanted if name not in tried]:
+        print(f"no drift is recorded under {', '.join(missing)}: `record --profile {record.profile} --arithmetic NAME`"
+              f", {PROBES_ONLY}NAME with --probes-only")
 
 
 def judge_outcomes(record: Record, relations: list[Relation], explained: dict[str, str]) -> dict[str, Outcome]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pcfg_artifact.verification.cells import Roles, Tables
-from pcfg_artifact.verification.relations import Relation
+from pcfg_artifact.verification.relations import STRICT, Relation
 from pcfg_artifact.verification.selection import Found, Inapplicable, Missing, bindings, select
 
 HOLDS, FAILS, MISSING, INAPPLICABLE = "holds", "fails", "missing", "inapplicable"
@@ -60,7 +60,10 @@ def _bound(relation: Relation, groups: Groups) -> list[Comparison]:
 
 def _below(relation: Relation, groups: Groups) -> list[Comparison]:
     margin = relation.number
-    wanted = "second not lower" if not margin else f"{margin:+g} or {'more' if margin > 0 else 'better'}"
+    if abs(margin) <= STRICT:
+        wanted = "second higher" if margin else "second not lower"
+    else:
+        wanted = f"{margin:+g} or {'more' if margin > 0 else 'better'}"
     return [Comparison(up.number - low.number, margin, False, f"{low} and {up}", wanted, f"{low.label}; {up.label}")
             for low, up in itertools.product(_flat(groups, "lower"), _flat(groups, "upper"))]
 
@@ -80,7 +83,7 @@ def _monotone(relation: Relation, groups: Groups) -> list[Comparison]:
     worst = math.nan if any(math.isnan(step) for step in steps) else min(steps)
     order = "falling" if relation.falling else "rising"
     return [Comparison(worst, -relation.number, False, ", ".join(map(str, chain)),
-                       f"{order}, steps back of {relation.number:g} allowed" if relation.number else order,
+                       f"{order}, steps back of {relation.number:g} allowed" if relation.number > STRICT else order,
                        f"{chain[0].label} to {chain[-1].label}")]
 
 

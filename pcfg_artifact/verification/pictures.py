@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from pcfg_artifact.verification.evaluation import Comparison
+from pcfg_artifact.verification.relations import STRICT
 
 WIDTH, HEIGHT, MARGIN, LINE = 200, 40, 12, 16  # pixels; LINE: the height of the axis
 LOGARITHMIC = 1e3  # values that lie so many times apart are drawn on a logarithmic axis
@@ -28,7 +29,7 @@ def picture(now: Comparison, recorded: Sequence[float], label: str) -> str:
     parts += [f'<circle class="seed" cx="{place(value):.1f}" cy="{LINE}" r="3"/>' for value in seeds]
     x = place(now.value)
     parts += [f'<path class="now" d="M{x:.1f} {LINE - 6}l5 6l-5 6l-5 -6z"/>',
-              f'<text x="{min(max(bound, 22), WIDTH - 22):.1f}" y="{HEIGHT - 2}">{now.bound:g}</text></svg>']
+              f'<text x="{min(max(bound, 22), WIDTH - 22):.1f}" y="{HEIGHT - 2}">{now.bound if abs(now.bound) > STRICT else 0:g}</text></svg>']
     return "".join(parts)
 
 

@@ -74,7 +74,8 @@ KINDS: dict[str, tuple[tuple[str, ...], str, float | None]] = {
     "alike": (("first", "second"), "bound", None),
 }
 COMMON = {"id", "claim", "paper", "says", "scale", "kind", "for_each", "reason", "needs_layers", "direction",
-          "variants", "source"}
+          "variants", "source", "strict"}
+STRICT = math.nextafter(0.0, 1.0)  # the least that is more than nothing
 
 
 def parse_relations(items: Any) -> list[Relation]:
@@ -133,6 +134,10 @@ def _parse(item: Any) -> Relation:
     number = item.get(number_name, default)
     if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
         raise refuse(f"{number_name} is {number!r}, expected a number")
+    if item.get("strict"):
+        if number != 0 or kind not in ("below", "monotone"):
+            raise refuse("strict belongs to the kinds below and monotone without a margin or slack")
+        number = STRICT if kind == "below" else -STRICT
     for_each = {key: tuple(map(str, value)) if isinstance(value, list) else str(value)
                 for key, value in (item.get("for_each") or {}).items()}
     selectors = {}

@@ -14,10 +14,12 @@ from pcfg_artifact.verification.comparison import FAILING, Judgement, Run, Verdi
 from pcfg_artifact.verification.drawing import Drawing
 from pcfg_artifact.verification.pictures import picture
 from pcfg_artifact.verification.relations import Relation
-from pcfg_artifact.verification.summary import AGAINST, OF_A_CLAIM, ORDER, banner, counts
+from pcfg_artifact.verification.summary import AGAINST, OF_A_CLAIM, banner, counts
 from pcfg_artifact.verification.tables import Entry, Table
 
 MAXIMUM_DEVIATIONS = 100
+# Claims as the page shows them: what changed, what is shown, what is not, what belongs to another scale.
+ORDER = (*FAILING, Verdict.MATCH, Verdict.VARIES, Verdict.AS_RECORDED, Verdict.NOT_JUDGED, Verdict.NOT_APPLICABLE)
 # Tables that the page draws instead of printing -> the figure that shows them.
 DRAWN = {"figure_frequency": "frequency", "figure_layers": "f1_by_layer", "figure_marginals": "marginals",
          "figure_attention": "attention", "loss_curve": "loss_curves"}
@@ -85,10 +87,9 @@ def render(page: Page) -> str:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string((folder / "report.html").read_text(encoding="utf-8"))
     by_id = {relation.id: relation for relation in page.relations}
-    order = (*ORDER, Verdict.NOT_APPLICABLE)
     shown = {table.name for table in page.tables} | set(DRAWN)
     claims = sorted((_claim(j, by_id.get(j.name), shown) for j in page.judgements if j.against == "relation"),
-                    key=lambda claim: order.index(claim.judgement.verdict))
+                    key=lambda claim: ORDER.index(claim.judgement.verdict))
     deviations = [j for j in page.judgements
                   if j.against != "relation" and j.verdict in (*FAILING, Verdict.AS_RECORDED)]
     unjudged = [j for j in page.judgements if j.verdict == Verdict.NOT_JUDGED]

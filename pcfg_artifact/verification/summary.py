@@ -13,8 +13,8 @@ from pcfg_artifact.verification.relations import THE_PAPER, Relation
 MAXIMUM_LINES = 39  # and one more, for the pipeline to say where the report is
 MAXIMUM_NUMBERS = 5
 WIDTH = 132
-# Claims in the order a reader wants them: what changed, what is shown, what is not.
-ORDER = (*FAILING, Verdict.MATCH, Verdict.VARIES, Verdict.AS_RECORDED, Verdict.NOT_JUDGED)
+# Claims in the order a terminal has room for: what changed, what is not shown, what is.
+ORDER = (*FAILING, Verdict.AS_RECORDED, Verdict.VARIES, Verdict.MATCH, Verdict.NOT_JUDGED)
 # What a verdict on a claim means to a reader.
 OF_A_CLAIM = {Verdict.MATCH: "shown", Verdict.AS_RECORDED: "not shown", Verdict.VARIES: "depends on seed",
               Verdict.NOT_APPLICABLE: "needs the full scale"}

@@ -38,6 +38,8 @@ LINE = {"table": "t", "row": "r", "column": "L*"}
     ((4, 5), {"kind": "at_least", "cells": {**LINE, "pick": "sum"}, "bound": 9}, HOLDS),
     ((1, 2, 2, 3), {"kind": "monotone", "cells": LINE}, HOLDS),
     ((1, 3, 2), {"kind": "monotone", "cells": LINE}, FAILS),
+    ((1, 2, 2, 3), {"kind": "monotone", "cells": LINE, "strict": True}, FAILS),
+    ((1, 2, 3), {"kind": "monotone", "cells": LINE, "strict": True}, HOLDS),
     ((1, 3, 2), {"kind": "monotone", "cells": LINE, "slack": 1}, HOLDS),
     ((3, 2, 1), {"kind": "monotone", "cells": LINE, "direction": "falling"}, HOLDS),
     ((1, math.nan, 3), {"kind": "monotone", "cells": LINE}, FAILS),
@@ -69,6 +71,10 @@ def test_below_compares_every_pair_with_its_margin():
     both = {"lower": {"table": "t", "row": "a", "column": "*"}, "upper": {"table": "t", "row": "b", "column": "*"}}
     assert outcome(measured, kind="below", margin=9, **both) == HOLDS
     assert outcome(measured, kind="below", margin=9.5, **both) == FAILS
+    assert outcome(measured, kind="below", strict=True, **both) == HOLDS
+    assert outcome(measured, kind="below", strict=True, lower=both["lower"], upper=both["lower"]) == FAILS
+    assert outcome(measured, kind="below", lower={**both["lower"], "column": "x"},
+                   upper={**both["lower"], "column": "x"}) == HOLDS
     per_column = {side: {**selector, "column": "{c}"} for side, selector in both.items()}
     assert outcome(measured, kind="below", margin=9, for_each={"c": ["x", "y"]}, **per_column) == HOLDS
     assert outcome(measured, kind="below", margin=-20, lower=both["upper"], upper=both["lower"]) == HOLDS
