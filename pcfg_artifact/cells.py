@@ -450,8 +450,14 @@ def has_model(row: str, model: str) -> bool:
 # ---- derived by stage verify, and the tool states --------------------------------------------------------------------
 
 
-def percentage(row: str, column: str) -> Cell:
-    return Cell("percentages", row, column)
+def percentage(row: str, column: str, suffix: str = "") -> Cell:
+    """`suffix`: of the tables of the coarser grammar."""
+    return Cell(f"percentages{suffix}", row, column)
+
+
+def near_zero(length: int | str, bound: float) -> Cell:
+    """The share of spans of a length whose marginal is below a bound."""
+    return Cell("near_zero", SPAN_LENGTH(int(length)), f"below {bound:g}")
 
 
 def parsing_sensitivity(probe: str, column: str) -> Cell:

@@ -1,6 +1,8 @@
-"""Record what a profile gives: run it with one more seed, and set the expected values and tolerances anew.
+"""Record what a profile gives: run it with one more seed, or run a recorded seed again under other arithmetic.
 
-Call it once per seed; at least three seeds make a record.  An interrupted call continues when it is repeated.
+Call it once per seed; at least three seeds make a record.  Then per arithmetic, once for the whole run and once with
+--probes-only, which keeps the seed's models: how far the same seed drifts says how far honest machines lie apart.
+An interrupted call continues when it is repeated.
 """
 
 from __future__ import annotations
@@ -9,12 +11,14 @@ import argparse
 import dataclasses
 import os
 import platform
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 
-from pcfg_artifact import config, freshness, pipeline
+from pcfg_artifact import config, freshness, pipeline, storage
 from pcfg_artifact.artifacts import Folder, Manifest
-from pcfg_artifact.cells import find_roles
+from pcfg_artifact.errors import StageError, UsageError
 from pcfg_artifact.machine import available_cores
 from pcfg_artifact.records import (
     EXPECTED,
@@ -26,11 +30,39 @@ from pcfg_artifact.records import (
 )
 from pcfg_artifact.tools.arguments import named_path
 from pcfg_artifact.treebank.reading import source_hash
-from pcfg_artifact.verification.expectations import MINIMUM_SEEDS, Outcome, Record, add_seed, refuse_other, summarise
-from pcfg_artifact.verification.measured import Value, tabulate
-from pcfg_artifact.verification.relations import FAILS, HOLDS, Relation, evaluate
+from pcfg_artifact.verification.claims_page import claims_table, detection_table, fill
+from pcfg_artifact.verification.evaluation import HOLDS
+from pcfg_artifact.verification.expectations import (
+    MINIMUM_SEEDS,
+    PROBES_ONLY,
+    Outcome,
+    Record,
+    Rerun,
+    add_rerun,
+    add_seed,
+    refuse_other,
+    summarise,
+)
+from pcfg_artifact.verification.history import history_of
+from pcfg_artifact.verification.relations import Relation
+from pcfg_artifact.verification.spread import moved_exact_cells
+from pcfg_artifact.workers.launch import search_path
 
-EXAMPLE = "run_all.sh record --profile smoke"
+EXAMPLE = "run_all.sh record --profile smoke; run_all.sh record --profile smoke --arithmetic sse"
+
+# What another processor would do: narrower vectors sum in another order, and older ones round twice where newer ones
+# fuse.  The libraries are asked for it by name: PyTorch, its MKL and oneDNN, and NumPy's OpenBLAS.
+ARITHMETICS = {
+    "sse": {"ATEN_CPU_CAPABILITY": "default", "MKL_CBWR": "COMPATIBLE", "ONEDNN_MAX_CPU_ISA": "SSE41",
+            "OPENBLAS_CORETYPE": "Prescott"},
+    "avx": {"ATEN_CPU_CAPABILITY": "default", "MKL_CBWR": "AVX", "ONEDNN_MAX_CPU_ISA": "AVX",
+            "OPENBLAS_CORETYPE": "Sandybridge"},
+    "avx2": {"ATEN_CPU_CAPABILITY": "avx2", "MKL_CBWR": "AVX2", "ONEDNN_MAX_CPU_ISA": "AVX2",
+             "OPENBLAS_CORETYPE": "Haswell"},
+    # Other numbers of threads: models are trained by one thread each, but the optimum beside them is not.
+    "threads": {},
+}
+LAST_KEPT = "pretrain"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,62 +73,161 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--expected", type=Path, default=EXPECTED, metavar="DIR",
                         help="the folder expected_results to read and to write (the repository's)")
     parser.add_argument("--fresh", action="store_true", help="forget the recorded seeds and begin with seed 0")
+    parser.add_argument("--arithmetic", choices=sorted(ARITHMETICS), metavar="NAME",
+                        help=f"run a recorded seed again under other arithmetic: {', '.join(sorted(ARITHMETICS))}")
+    parser.add_argument("--probes-only", action="store_true",
+                        help="with --arithmetic: keep the models of the recorded run, and run what comes after them")
+    parser.add_argument("--seed", type=int, help="with --arithmetic: which recorded seed (the first)")
+    parser.add_argument("--judge-again", action="store_true",
+                        help="run nothing: only write anew what the recorded runs say of each claim")
 
 
 def run(args: argparse.Namespace) -> int:
-    record = None if args.fresh else load_record(args.profile, args.expected)
-    seed = next(s for s in range(1000) if record is None or s not in record.seeds)
-    profile = config.load_profile(args.profile, [f"seed={seed}"], args.treebank)
-    root = args.out or Path(os.environ.get("PCFG_ARTIFACT_OUT", "runs")) / f"record-{args.profile}"
-    out = root / f"seed-{seed}"
-    stages = [stage for stage in pipeline.STAGES if stage.name != "verify"]
-    if record is not None:  # before the hours, not after them
-        refuse_other(record, source_hash(profile.treebank),
-                     settings_hash({stage.name: config.as_json(profile.stage(stage.name)) for stage in stages}))
-    print(f"recording {args.profile}, seed {seed}, in {out}")
-    found = [Manifest.read(out / stage.name) for stage in stages]
-    is_stale = any(m is not None and m.versions.get("pcfg_artifact") != freshness.code_hash() for m in found)
-    if is_stale:
-        print("what is there was made by other code: all of it is made again")
-    pipeline.run(profile, out, stages, force=is_stale)
-
-    what, measured, manifests = read_run(args.profile, {stage.name: Folder(out / stage.name) for stage in stages})
-    record = add_seed(record, args.profile, what.treebank, what.config, seed, measured, provenance(manifests))
+    if args.arithmetic and args.fresh:
+        raise UsageError("--arithmetic runs a recorded seed again, --fresh forgets them; give one of the two")
+    if (args.probes_only or args.seed is not None) and not args.arithmetic:
+        raise UsageError("--probes-only and --seed belong to --arithmetic")
+    if args.judge_again:
+        record = _recorded(args)
+    elif args.arithmetic:
+        record = rerun(args, _recorded(args))
+    else:
+        record = next_seed(args)
     # Explanations outlive --fresh: they are about the claim, and are to be read again when the figures change.
     before = load_record(args.profile, args.expected)
     explained = {} if before is None else {id_: outcome.explanation for id_, outcome in before.outcomes.items()}
     record = dataclasses.replace(record, outcomes=judge_outcomes(record, load_relations(args.expected), explained))
     write_record(record, args.expected)
+    write_page(record, load_relations(args.expected), args.expected.parent / "docs" / "CLAIMS.md")
+    report(record, args.expected)
+    return 0
+
+
+def _recorded(args: argparse.Namespace) -> Record:
+    record = load_record(args.profile, args.expected)
+    if record is None:
+        raise UsageError(f"nothing is recorded for {args.profile} in {args.expected}; record a seed first")
+    return record
+
+
+def next_seed(args: argparse.Namespace) -> Record:
+    """The record with one more seed."""
+    record = None if args.fresh else load_record(args.profile, args.expected)
+    seed = next(s for s in range(1000) if record is None or s not in record.seeds)
+    profile = config.load_profile(args.profile, [f"seed={seed}"], args.treebank)
+    out = _root(args) / f"seed-{seed}"
+    stages = _stages()
+    if record is not None:  # before the hours, not after them
+        refuse_other(record, source_hash(profile.treebank),
+                     settings_hash({stage.name: config.as_json(profile.stage(stage.name)) for stage in stages}))
+    print(f"recording {args.profile}, seed {seed}, in {out}")
+    pipeline.run(profile, out, stages, force=_is_stale(out))
+    what, measured, manifests = read_run(args.profile, _folders(out))
+    return add_seed(record, args.profile, what.treebank, what.config, seed, measured, what.stages,
+                    provenance(manifests))
+
+
+def rerun(args: argparse.Namespace, record: Record) -> Record:
+    """The record with one of its seeds run again, in a process whose libraries are told to calculate otherwise."""
+    seed = record.seeds[0] if args.seed is None else args.seed
+    name = (PROBES_ONLY if args.probes_only else "") + args.arithmetic
+    out = _root(args) / f"seed-{seed}-{name}"
+    if args.probes_only:
+        keep_models(_root(args) / f"seed-{seed}", out)
+    settings = ["seed", str(seed)], *([("machine.n_workers", str(1 if available_cores() > 1 else 2))]
+                                      if args.arithmetic == "threads" else [])
+    command = [sys.executable, "-m", "pcfg_artifact", "--profile", args.profile, "--out", str(out),
+               "--to", _stages()[-1].name, *(f"--set={key}={value}" for key, value in settings),
+               *(["--treebank", args.treebank] if args.treebank else []), *(["--force"] if _is_stale(out) else [])]
+    environment = ARITHMETICS[args.arithmetic]
+    print(f"recording the drift of {args.profile}, seed {seed}, under {name}, in {out}", flush=True)
+    done = subprocess.run(command, env={**os.environ, **environment, "PYTHONPATH": search_path()}, check=False)
+    if done.returncode:
+        raise StageError(f"the run under {name} ended with code {done.returncode}; what it finished is in "
+                         f"{out}: mend the cause above and run the same command again")
+    what, measured, manifests = read_run(args.profile, _folders(out))
+    chosen = ", ".join(f"{name}={value}" for name, value in environment.items()) or "one worker, one thread"
+    record = add_rerun(record, Rerun(seed, name), what.treebank, what.config, measured,
+                       f"{chosen}; {provenance(manifests)}")
+    for cell, was, now in moved_exact_cells(record, Rerun(seed, name)):
+        print(f"  {cell} must not depend on the arithmetic, and was {was:.10g} and is {now:.10g}")
+    return record
+
+
+def keep_models(before: Path, out: Path) -> None:
+    """Link the finished stages of a run, up to its models, into the folder of another."""
+    for stage in _stages()[:[stage.name for stage in _stages()].index(LAST_KEPT) + 1]:
+        if Manifest.read(before / stage.name) is None:
+            raise UsageError(f"{before / stage.name} is not there or not finished; --probes-only keeps the models of "
+                             f"the recorded run: record the seed here first, or give its folder with --out")
+        if Manifest.read(out / stage.name) is None:
+            shutil.rmtree(out / stage.name, ignore_errors=True)
+            shutil.copytree(before / stage.name, out / stage.name, copy_function=os.link)
+
+
+def _root(args: argparse.Namespace) -> Path:
+    return args.out or Path(os.environ.get("PCFG_ARTIFACT_OUT", "runs")) / f"record-{args.profile}"
+
+
+def _stages() -> list[pipeline.Stage]:
+    return [stage for stage in pipeline.STAGES if stage.name != "verify"]
+
+
+def _folders(out: Path) -> dict[str, Folder]:
+    return {stage.name: Folder(out / stage.name) for stage in _stages()}
+
+
+def _is_stale(out: Path) -> bool:
+    """Whether what is there was made by other code: then all of it is made again."""
+    found = [Manifest.read(out / stage.name) for stage in _stages()]
+    is_stale = any(m is not None and m.versions.get("pcfg_artifact") != freshness.code_hash() for m in found)
+    if is_stale:
+        print("what is there was made by other code: all of it is made again")
+    return is_stale
+
+
+def write_page(record: Record, relations: list[Relation], page: Path) -> None:
+    """Renew the tables of docs/CLAIMS.md; the shifts it shows are those of the smoke profile."""
+    if record.profile != "smoke" or not page.is_file():
+        return
+    text = fill(page.read_text(encoding="utf-8"), "claims", claims_table(relations))
+    storage.write_text(page, fill(text, "detection", detection_table(record)))
+
+
+def report(record: Record, folder: Path) -> None:
+    """What is recorded now, and what is still to be done."""
     failing = [outcome for outcome in record.outcomes.values() if outcome.outcome != HOLDS]
-    print(f"{len(record.seeds)} seeds, {len(record.cells)} numbers, {len(record.outcomes)} claims, {len(failing)} of "
-          f"them not holding, written to {args.expected / args.profile}")
+    print(f"{len(record.seeds)} seeds, {len(record.drift)} reruns, {len(record.units)} numbers, {len(record.outcomes)} "
+          f"claims, {len(failing)} of them not holding, written to {folder / record.profile}")
     for outcome in failing:
         print(f"  {outcome.relation}: {outcome.by_seed}" + ("" if outcome.explanation else "; write its explanation"))
-    some = sorted(str(cell) for cell, expected in record.cells.items() if expected.is_optional)
+    some = sorted(str(cell) for cell in record.units if not all(cell in v for v in record.by_seed.values()))
     if some:
         print(f"{len(some)} numbers are not in every seed, for example {some[0]}")
     if len(record.seeds) < MINIMUM_SEEDS:
         print(f"{MINIMUM_SEEDS - len(record.seeds)} more seeds are needed: run the same command again")
-    return 0
+    tried = {rerun.arithmetic for rerun in record.drift}
+    wanted = [name for arithmetic in ARITHMETICS for name in (arithmetic, PROBES_ONLY + arithmetic)]
+    if missing := [name for name in wanted if name not in tried]:
+        print(f"no drift is recorded under {', '.join(missing)}: `record --profile {record.profile} --arithmetic NAME`"
+              f", {PROBES_ONLY}NAME with --probes-only")
 
 
 def judge_outcomes(record: Record, relations: list[Relation], explained: dict[str, str]) -> dict[str, Outcome]:
-    """What each seed says of each relation that applies to the profile."""
-    roles = find_roles(record.cells)
-    tables = {seed: tabulate({cell: Value(number, record.units[cell]) for cell, number in values.items()})
-              for seed, values in record.by_seed.items()}
+    """What each recorded run says of each relation that applies to the profile."""
     outcomes = {}
     for relation in relations:
         if relation.scale == "paper" and record.profile != "paper":
             continue
-        found = {seed: evaluate(relation, cells, roles) for seed, cells in tables.items()}
-        judged = {seed: f for seed, f in found.items() if f.outcome in (HOLDS, FAILS)}
-        if judged:
-            figures = "; ".join(f"seed {seed}: {f.measured} ({f.expected}) {f.where}" for seed, f in judged.items())
-            outcome = summarise(relation.id, {seed: f.outcome == HOLDS for seed, f in judged.items()}, figures, "")
-            if outcome.outcome != HOLDS:
-                outcome = dataclasses.replace(outcome, explanation=explained.get(relation.id, ""))
-            outcomes[relation.id] = outcome
+        history = history_of(record, relation)
+        if not history.by_seed:
+            continue
+        figures = "; ".join(f"seed {seed}: {c.measured} ({c.expected}) {c.where}" for seed, c in
+                            history.by_seed.items())
+        outcome = summarise(relation.id, history.holds(), figures, "")
+        if outcome.outcome != HOLDS:
+            outcome = dataclasses.replace(outcome, explanation=explained.get(relation.id, ""))
+        outcomes[relation.id] = outcome
     return outcomes
 
 

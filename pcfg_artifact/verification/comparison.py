@@ -1,20 +1,24 @@
-"""The judge: a verdict for every number and every relation.  Only `match` is a pass of what was claimed."""
+"""The judge: a verdict for every number, every table's mean and every claim.  Only `match` is a pass."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from pcfg_artifact.cells import Cell, find_roles, treebank_count
+from pcfg_artifact.verification.evaluation import FAILS, HOLDS, MISSING, Comparison, evaluate
 from pcfg_artifact.verification.expectations import MINIMUM_SEEDS, Expected, Record
+from pcfg_artifact.verification.families import Family, in_words, is_trained, scaled, unscaled_width
+from pcfg_artifact.verification.history import History, history_of
 from pcfg_artifact.verification.measured import Measured, format_number, tabulate
-from pcfg_artifact.verification.relations import FAILS, HOLDS, INAPPLICABLE, MISSING, Relation, evaluate
+from pcfg_artifact.verification.relations import Relation
+from pcfg_artifact.verification.spread import DRIFT, SAME_MODEL, SEEDS, Limit, repeated_in_run, spread_of
+from pcfg_artifact.verification.trivial import distance
 
 # Sections 02-21 and 22 of the Penn Treebank: the only trees whose numbers the paper prints.
 PAPER_TREES = (39_832, 1_700)
-RANGES = {"percent": (0.0, 100.0), "fraction": (0.0, 1.0)}  # what scores can be
 
 
 class Verdict(StrEnum):
@@ -22,26 +26,34 @@ class Verdict(StrEnum):
     DIFFERS = "differs"
     NOT_MEASURED = "not measured"
     NOT_EXPECTED = "not expected"
+    NOT_JUDGED = "not judged"
     NOT_APPLICABLE = "not applicable"
     AS_RECORDED = "does not hold, as recorded"
     VARIES = "depends on the seed, as recorded"
 
 
 FAILING = (Verdict.DIFFERS, Verdict.NOT_MEASURED, Verdict.NOT_EXPECTED)
+SCATTERS = {SEEDS: "the recorded seeds scatter too far: a trivial answer lies within",
+            DRIFT: "other arithmetic moves it too far: a trivial answer lies within",
+            SAME_MODEL: "the arithmetic of the probes moves it too far: a trivial answer lies within"}
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """One verdict with the figures it rests on.  `against`: paper, record or relation."""
+    """One verdict with the figures it rests on.  `against`: relation, table, record or paper."""
 
     against: str
-    name: str  # the cell, or the relation's id
+    name: str  # the cell, the table's part, or the relation's id
     verdict: Verdict
     measured: str
     expected: str
     reason: str
     cell: Cell | None = None
     where: str = ""  # of a relation: the comparison nearest to failing
+    comparison: Comparison | None = None  # that comparison, and what recorded runs had there, for its picture
+    recorded: tuple[float, ...] = ()
+    table: str = ""
+    needs_paper_scale: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,6 +63,8 @@ class Run:
     profile: str
     treebank: str
     config: str
+    seed: int | None = None
+    stages: Mapping[Cell, str] = field(default_factory=dict, compare=False)  # the stage that wrote each cell
 
 
 def passed(judgements: Sequence[Judgement]) -> bool:
@@ -60,11 +74,12 @@ def passed(judgements: Sequence[Judgement]) -> bool:
 
 def judge(run: Run, measured: Measured, paper: Mapping[Cell, Expected], record: Record | None,
           relations: Sequence[Relation]) -> list[Judgement]:
-    """All verdicts of a run: relations first, then recorded cells, then the paper's cells."""
+    """All verdicts of a run: relations first, then the tables' means, then recorded cells, then the paper's cells."""
     why_not = record_applies(run, record)
     applicable = record if why_not is None else None
     return [*judge_relations(run, measured, relations, applicable),
-            *judge_record(measured, applicable, why_not or ""),
+            *judge_means(run, measured, applicable),
+            *judge_record(run, measured, applicable, why_not or ""),
             *judge_paper(run, measured, paper, applicable)]
 
 
@@ -84,69 +99,135 @@ def record_applies(run: Run, record: Record | None) -> str | None:
 # ---- numbers --------------------------------------------------------------------------------------------------------
 
 
-def judge_number(expected: Expected, measured: Measured) -> Verdict:
-    """Verdict for one expected number; a number nobody measured is never a match, and NaN matches nothing."""
-    if expected.cell not in measured:
-        return Verdict.NOT_APPLICABLE if expected.is_optional else Verdict.NOT_MEASURED
-    number = measured[expected.cell].number
-    if math.isnan(number) and expected.may_be_undefined:
-        return Verdict.AS_RECORDED  # known, and not a pass
-    close = number == expected.value or abs(number - expected.value) <= expected.tolerance  # False for NaN
-    return Verdict.MATCH if close else Verdict.DIFFERS
-
-
-def judge_record(measured: Measured, record: Record | None, why_not: str) -> list[Judgement]:
+def judge_record(run: Run, measured: Measured, record: Record | None, why_not: str) -> list[Judgement]:
     """Every recorded cell must be measured and every measured cell recorded."""
     if record is None:
         return [Judgement("record", str(cell), Verdict.NOT_APPLICABLE, format_number(value.number, value.unit), "",
                           why_not, cell) for cell, value in measured.items()]
+    own = record.by_seed.get(run.seed) if run.seed is not None else None
+    references = [own] if own is not None else list(record.by_seed.values())
+    means = _means(record) if own is None else own
     judgements = []
-    for cell, expected in record.cells.items():
-        verdict, reason = judge_number(expected, measured), ""
-        if expected.is_optional and cell not in measured:
-            reason = "some recorded seeds have no such number either"
-        elif verdict == Verdict.MATCH and scatters_everywhere(expected, record.units[cell]):
-            verdict, reason = Verdict.NOT_APPLICABLE, "the recorded seeds scatter so far that every score would pass"
-        judgements.append(_number("record", expected, measured, verdict, record.units[cell], reason))
+    repeated = repeated_in_run(record, run.seed, measured)
+    for cell, limit in spread_of(record).limits(run.seed, repeated).items():
+        known = [values[cell] for values in references if cell in values]
+        judgements.append(_recorded(cell, limit, known, len(known) < len(references), measured, record, means))
     judgements += [Judgement("record", str(cell), Verdict.NOT_EXPECTED, format_number(value.number, value.unit), "",
                              "no recorded run measured this; record the profile again if it belongs here", cell)
-                   for cell, value in measured.items() if cell not in record.cells]
+                   for cell, value in measured.items() if cell not in record.units]
     return judgements
 
 
-def scatters_everywhere(expected: Expected, unit: str) -> bool:
-    """Whether the tolerance covers all that a number of this unit can be: such a match would say nothing."""
-    low, high = RANGES.get(unit, (-math.inf, math.inf))
-    return expected.value - expected.tolerance <= low and expected.value + expected.tolerance >= high
+def _recorded(cell: Cell, limit: Limit, known: Sequence[float], may_be_absent: bool, measured: Measured,
+              record: Record, means: Mapping[Cell, float]) -> Judgement:
+    """The verdict on one recorded cell; `known`: its numbers in the runs this one is compared with."""
+    unit = record.units[cell]
+    defined = [number for number in known if not math.isnan(number)]
+    source = f"{limit.why}, {len(known)} recorded" if len(known) != 1 else limit.why
+    shown = format_number(measured[cell].number, unit) if cell in measured else ""
+    expected = means.get(cell, math.nan)
+    width = unscaled_width(abs(expected), limit.width, unit)
+    wanted = f"{format_number(expected, unit)} ± {width:.2g}" if known else ""
+
+    def verdict(found: Verdict, reason: str = source) -> Judgement:
+        return Judgement("record", str(cell), found, shown, wanted, reason, cell)
+
+    if cell not in measured:
+        if may_be_absent:
+            return verdict(Verdict.NOT_APPLICABLE, "not every recorded run has such a number either")
+        if limit.why == SEEDS and _parsed_nothing(cell, measured):
+            return verdict(Verdict.NOT_APPLICABLE, "no sentence was parsed")
+        return verdict(Verdict.NOT_MEASURED)
+    if not known:
+        return verdict(Verdict.NOT_EXPECTED, "the recorded run of this seed has no such number")
+    number = measured[cell].number
+    if math.isnan(number):
+        return verdict(Verdict.AS_RECORDED if len(defined) < len(known) else Verdict.DIFFERS, "undefined")
+    if limit.why in SCATTERS and limit.is_measured and limit.width >= distance(cell, unit, means):
+        return verdict(Verdict.NOT_JUDGED, SCATTERS[limit.why])
+    is_close = bool(defined) and abs(scaled(number, unit) - limit.expected) <= limit.width
+    return verdict(Verdict.MATCH if is_close or number in defined else Verdict.DIFFERS)  # an infinity is only itself
+
+
+def _parsed_nothing(cell: Cell, measured: Measured) -> bool:
+    failed = measured.get(Cell(cell.table, cell.row, "failed"))
+    return cell.column.endswith("_parsed") and failed is not None and failed.number == 1
+
+
+def _means(record: Record) -> dict[Cell, float]:
+    """Mean over the recorded seeds, on the scale on which they scatter."""
+    means = {}
+    for cell, unit in record.units.items():
+        numbers = [values[cell] for values in record.by_seed.values() if math.isfinite(values.get(cell, math.nan))]
+        if not numbers:
+            means[cell] = next((values[cell] for values in record.by_seed.values() if cell in values), math.nan)
+        elif unit == "perplexity" and min(numbers) > 0:
+            means[cell] = math.exp(sum(map(math.log, numbers)) / len(numbers))
+        else:
+            means[cell] = sum(numbers) / len(numbers)
+    return means
+
+
+def judge_means(run: Run, measured: Measured, record: Record | None) -> list[Judgement]:
+    """Many cells that move together are evidence even where each alone is within its limit."""
+    if record is None:
+        return []
+    judgements = []
+    repeated = repeated_in_run(record, run.seed, measured)
+    for part, limit in spread_of(record).group_limits(run.seed, repeated).items():
+        shifts = [scaled(measured[cell].number, part.unit) - expected for cell, expected in limit.expected.items()
+                  if cell in measured and math.isfinite(expected)]
+        if not shifts or not any(is_trained(record.stages[cell]) for cell in limit.expected):
+            continue  # numbers without training are judged one by one, to rounding
+        shift = sum(shifts) / len(shifts)
+        verdict = Verdict.MATCH if abs(shift) <= limit.width else Verdict.DIFFERS  # NaN differs
+        judgements.append(Judgement("table", part_name(part), verdict, in_words(shift, part.unit),
+                                    f"at most {in_words(limit.width, part.unit).lstrip('+')} either way",
+                                    f"{limit.why}, mean of {len(shifts)} cells", table=part.table))
+    return judgements
+
+
+def part_name(part: Family) -> str:
+    return ", ".join(filter(None, (part.table, part.model, part.measure)))
+
+
+# ---- the paper's numbers --------------------------------------------------------------------------------------------
 
 
 def judge_paper(run: Run, measured: Measured, paper: Mapping[Cell, Expected],
                 record: Record | None) -> list[Judgement]:
     """The paper's numbers, which apply to the paper profile on the paper's trees only."""
     why_not = paper_applies(run, measured)
+    means = {} if record is None or why_not is not None else _means(record)
     judgements = []
     for expected in paper.values():
         if why_not is not None:
             verdict, reason = Verdict.NOT_APPLICABLE, why_not
         elif expected.tolerance is None:
             verdict, reason = Verdict.NOT_APPLICABLE, expected.reason
+        elif expected.cell not in measured:
+            verdict, reason = Verdict.NOT_MEASURED, expected.reason
         else:
-            verdict, reason = _against_record(expected, judge_number(expected, measured), record)
-        judgements.append(_number("paper", expected, measured, verdict, "", reason))
+            close = abs(measured[expected.cell].number - expected.value) <= expected.tolerance  # False for NaN
+            verdict, reason = _against_record(expected, close, means)
+        value = measured.get(expected.cell)
+        unit = value.unit if value else ""
+        wanted = format_number(expected.value, unit)
+        if expected.tolerance is not None:
+            wanted += f" ± {expected.tolerance:.2g}"
+        judgements.append(Judgement("paper", str(expected.cell), verdict,
+                                    format_number(value.number, unit) if value else "", wanted, reason, expected.cell))
     return judgements
 
 
-def _against_record(expected: Expected, verdict: Verdict, record: Record | None) -> tuple[Verdict, str]:
+def _against_record(expected: Expected, is_close: bool, means: Mapping[Cell, float]) -> tuple[Verdict, str]:
     """A number of the paper that recorded runs missed too is known; one that they met, or missed, must stay so."""
-    recorded = record.cells.get(expected.cell) if record is not None else None
-    if recorded is None or verdict not in (Verdict.MATCH, Verdict.DIFFERS):
-        return verdict, expected.reason
-    was_close = abs(recorded.value - expected.value) <= expected.tolerance
-    if was_close:
-        return verdict, expected.reason
-    if verdict == Verdict.MATCH:
+    recorded = means.get(expected.cell)
+    if recorded is None or expected.tolerance is None or abs(recorded - expected.value) <= expected.tolerance:
+        return Verdict.MATCH if is_close else Verdict.DIFFERS, expected.reason
+    if is_close:
         return Verdict.DIFFERS, "the paper's number is met now, but is recorded as missed; record the profile again"
-    return Verdict.AS_RECORDED, f"recorded as {recorded.value:.4g} over {len(record.seeds)} seeds; {expected.reason}"
+    return Verdict.AS_RECORDED, f"recorded as {recorded:.4g} over the seeds; {expected.reason}"
 
 
 def paper_applies(run: Run, measured: Measured) -> str | None:
@@ -160,17 +241,6 @@ def paper_applies(run: Run, measured: Measured) -> str | None:
     return None
 
 
-def _number(against: str, expected: Expected, measured: Measured, verdict: Verdict, unit: str,
-            reason: str = "") -> Judgement:
-    value = measured.get(expected.cell)
-    unit = unit or (value.unit if value else "")
-    shown = "" if value is None else format_number(value.number, unit)
-    wanted = format_number(expected.value, unit)
-    if expected.tolerance is not None:
-        wanted += f" ± {expected.tolerance:.2g}"
-    return Judgement(against, str(expected.cell), verdict, shown, wanted, reason or expected.reason, expected.cell)
-
-
 # ---- relations ------------------------------------------------------------------------------------------------------
 
 
@@ -181,15 +251,20 @@ def judge_relations(run: Run, measured: Measured, relations: Sequence[Relation],
     for relation in relations:
         if relation.scale == "paper" and run.profile != "paper":
             judgements.append(Judgement("relation", relation.id, Verdict.NOT_APPLICABLE, "", "",
-                                        "claimed at paper scale only: " + relation.reason))
+                                        "claimed at paper scale only: " + relation.reason, table=relation.table,
+                                        needs_paper_scale=True))
             continue
         found = evaluate(relation, tables, roles)
-        verdict, reason = _outcome(relation, found.outcome, record)
-        if found.outcome in (MISSING, INAPPLICABLE):
-            judgements.append(Judgement("relation", relation.id, verdict, "", "", found.measured))
-        else:
-            judgements.append(Judgement("relation", relation.id, verdict, found.measured, found.expected, reason,
-                                        where=found.where))
+        if found.worst is None:
+            verdict = Verdict.NOT_MEASURED if found.outcome == MISSING else Verdict.NOT_APPLICABLE
+            judgements.append(Judgement("relation", relation.id, verdict, "", "", found.measured, table=relation.table))
+            continue
+        history = history_of(record, relation) if record is not None else History({}, {})
+        explanation = record.outcomes[relation.id].explanation if record and relation.id in record.outcomes else ""
+        verdict, reason = _outcome(found.worst, found.outcome, run.seed, history, explanation)
+        judgements.append(Judgement("relation", relation.id, verdict, found.measured, found.expected, reason,
+                                    where=found.where, comparison=found.worst, table=relation.table,
+                                    recorded=tuple(c.value for c in history.by_seed.values())))
     if record is not None:
         known = {relation.id for relation in relations}
         judgements += [Judgement("relation", id_, Verdict.NOT_MEASURED, "", "",
@@ -198,18 +273,28 @@ def judge_relations(run: Run, measured: Measured, relations: Sequence[Relation],
     return judgements
 
 
-def _outcome(relation: Relation, outcome: str, record: Record | None) -> tuple[Verdict, str]:
-    """Compare what holds now with what was recorded: a change in either direction is a difference."""
-    if outcome == MISSING:
-        return Verdict.NOT_MEASURED, ""
-    if outcome == INAPPLICABLE:
-        return Verdict.NOT_APPLICABLE, ""
-    recorded = record.outcomes.get(relation.id) if record is not None else None
-    if recorded is None or recorded.outcome == HOLDS:
+def _outcome(now: Comparison, outcome: str, seed: int | None, history: History,
+             explanation: str) -> tuple[Verdict, str]:
+    """Compare what holds now with what was recorded: a change in either direction is a difference, unless the claim
+    is nearer to its bound than honest runs lie apart."""
+    explanation = explanation or "no explanation was written yet"
+    if not history.by_seed:
         return (Verdict.MATCH, "") if outcome == HOLDS else (Verdict.DIFFERS, "the claim does not hold in this run")
-    if recorded.outcome == FAILS and outcome == HOLDS:
-        return Verdict.DIFFERS, "the claim holds now, but is recorded as failing; record the profile again"
-    explanation = recorded.explanation or "no explanation was written yet"
-    if recorded.outcome == FAILS:
+    holds = history.holds()
+    recorded = {HOLDS if held else FAILS for held in holds.values()}
+    own = history.by_seed.get(seed) if seed is not None else None
+    has_changed = (own.slack >= 0) != (outcome == HOLDS) if own is not None else outcome not in recorded
+    if has_changed:
+        if not history.is_honest(seed, now.slack):
+            if outcome == HOLDS:
+                return Verdict.DIFFERS, "the claim holds now, but is recorded as failing; record the profile again"
+            return Verdict.DIFFERS, "the claim does not hold in this run"
+        if len(recorded) == 1:
+            return Verdict.VARIES, f"{outcome} here and not in the recorded runs, by less than they lie apart"
+    if recorded == {HOLDS}:
+        return Verdict.MATCH, ""
+    if recorded == {FAILS}:
         return Verdict.AS_RECORDED, explanation
-    return Verdict.VARIES, f"{explanation} (recorded {recorded.by_seed}; this run {outcome})"
+    by_run = " ".join(f"{name}:{HOLDS if held else FAILS}" for name, held in holds.items())
+    return Verdict.VARIES, f"{explanation} (recorded {by_run}; this run {outcome})"
+

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from pcfg_artifact import cells
 from pcfg_artifact.cells import CORPUS_F1, LAYER, SENTENCE_F1, TREEBANK, TREES, Cell, Roles
 from pcfg_artifact.verification.measured import Measured, Value
@@ -21,13 +23,13 @@ def derive(measured: Measured, roles: Roles) -> dict[Cell, Value]:
 def percentages(measured: Measured) -> dict[Cell, Value]:
     """What each approximation costs against the exact algorithm, in percent of the exact value."""
     found = {}
-    for row, table in APPROXIMATIONS.items():
+    for variant, (row, table) in itertools.product(("", "_novm"), APPROXIMATIONS.items()):
         for column, (name, sign) in COSTS.items():
-            exact = measured.get(Cell("table1", cells.EXACT, column))
-            approximate = measured.get(Cell(table, row, column))
+            exact = measured.get(Cell(f"table1{variant}", cells.EXACT, column))
+            approximate = measured.get(Cell(f"{table}{variant}", row, column))
             if exact is not None and approximate is not None and exact.number:
                 change = 100 * sign * (approximate.number / exact.number - 1)
-                found[cells.percentage(row, name)] = Value(change, "percent")
+                found[cells.percentage(row, name, variant)] = Value(change, "percent")
     return found
 
 

@@ -4,31 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-
-import numpy as np
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from pcfg_artifact.cells import Cell
 from pcfg_artifact.errors import CorruptArtifact, StageError
 from pcfg_artifact.verification.measured import Measured
 
 MINIMUM_SEEDS = 3
-
-# Tolerance = N_DEVIATIONS standard deviations, plus what rounding and another machine's arithmetic may change.
-# The deviation is the larger of the cell's own over its seeds and the root mean square of all cells of the same column
-# of its table: a few seeds alone underestimate many spreads badly, and the cells of a column measure the same thing.
-# Eight, because a run has thousands of cells and all of them must stay inside on a machine whose arithmetic makes it as
-# good as a new seed.  A number that many seeds agree on to the last digit depends on no seed: it has the floor alone.
-N_DEVIATIONS = 8.0
-SETTLED_SEEDS = 5
-SETTLED_FLOORS = 10  # another machine may break a tie of two trees otherwise
-ROUNDING = 1e-6  # relative: what the file's digits leave out
-FLOOR = {"percent": 0.02, "perplexity": 0.02, "fraction": 0.0005, "tokens": 0.002, "nats": 0.0005,
-         "count": 0.0, "bool": 0.0,
-         "relative_error": 1e-9}  # rounding errors near 1e-15: their size, not their value, is the finding
-OTHER_FLOOR = 1e-6
 
 
 @dataclass(frozen=True)
@@ -40,8 +24,6 @@ class Expected:
     tolerance: float | None
     reason: str
     source: str
-    is_optional: bool = False  # some recorded seeds have no such number (a width that no sampled span had)
-    may_be_undefined: bool = False  # it is NaN for some recorded seeds
 
 
 @dataclass(frozen=True)
@@ -55,19 +37,48 @@ class Outcome:
     explanation: str
 
 
-@dataclass(frozen=True)
+PROBES_ONLY = "probes_"
+
+
+class Rerun(NamedTuple):
+    """A recorded seed, run again under another arithmetic: all of it, or its probes alone (of the same models)."""
+
+    seed: int
+    arithmetic: str  # PROBES_ONLY and a name where the models were kept
+
+    @property
+    def is_probes_only(self) -> bool:
+        return self.arithmetic.startswith(PROBES_ONLY)
+
+
+@dataclass(frozen=True, eq=False)
 class Record:
-    """The recorded results of a profile, and what they are results of."""
+    """The recorded results of a profile, and what they are results of.  Compared by identity: it is large."""
 
     profile: str
     treebank: str  # hash of the treebank the runs used
     config: str  # fingerprint of all stage configs, seeds left out
-    seeds: tuple[int, ...]
-    cells: dict[Cell, Expected]
-    outcomes: dict[str, Outcome]
-    units: dict[Cell, str] = field(default_factory=dict)
-    by_seed: dict[int, dict[Cell, float]] = field(default_factory=dict)
+    units: dict[Cell, str]
+    stages: dict[Cell, str]  # the stage that wrote the cell
+    by_seed: dict[int, dict[Cell, float]]
+    drift: dict[Rerun, dict[Cell, float]] = field(default_factory=dict)
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
     notes: tuple[str, ...] = ()  # header lines: one per seed with commit, versions and machine
+    drift_notes: tuple[str, ...] = ()
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        return tuple(sorted(self.by_seed))
+
+    def without_seed(self, seed: int) -> Record:
+        """The record as if that seed had never been run; its reruns go with it."""
+        return replace(self, by_seed={s: values for s, values in self.by_seed.items() if s != seed},
+                       drift={rerun: values for rerun, values in self.drift.items() if rerun.seed != seed})
+
+    def without_arithmetic(self, arithmetic: str) -> Record:
+        """The record as if that arithmetic had never been tried, neither on all of a run nor on its probes."""
+        tried = (arithmetic.removeprefix(PROBES_ONLY), PROBES_ONLY + arithmetic.removeprefix(PROBES_ONLY))
+        return replace(self, drift={rerun: v for rerun, v in self.drift.items() if rerun.arithmetic not in tried})
 
 
 # ---- reading --------------------------------------------------------------------------------------------------------
@@ -96,7 +107,9 @@ def parse_paper(rows: Sequence[Mapping[str, str]], where: str) -> dict[Cell, Exp
 
 
 HEADER = re.compile(r"# (treebank|config): (\S+)")
-NOTE = re.compile(r"# (seed \d+: .*)")
+NOTE = re.compile(r"# (seed \d+( \w+)?: .*)")
+SEED = re.compile(r"seed_(\d+)$")
+RERUN = re.compile(r"seed_(\d+) (\w+)$")
 
 
 def parse_record(profile: str, text: str, rows: Sequence[Mapping[str, str]],
@@ -106,56 +119,55 @@ def parse_record(profile: str, text: str, rows: Sequence[Mapping[str, str]],
     header = {match.group(1): match.group(2) for line in text.splitlines() if (match := HEADER.match(line))}
     if set(header) != {"treebank", "config"} or not rows:
         raise CorruptArtifact(f"{where} has no treebank or config line, or no rows; record the profile again")
-    seeds = tuple(int(name.removeprefix("seed_")) for name in rows[0] if name.startswith("seed_"))
-    cells, units, by_seed = {}, {}, {seed: {} for seed in seeds}
+    columns = {name: int(match.group(1)) for name in rows[0] if (match := SEED.match(name))}
+    units: dict[Cell, str] = {}
+    stages: dict[Cell, str] = {}
+    by_seed: dict[int, dict[Cell, float]] = {seed: {} for seed in columns.values()}
     for row in rows:
         cell = Cell(row["table"], row["row"], row["column"])
-        if cell in cells:
+        if cell in units:
             raise CorruptArtifact(f"{where}: {cell} occurs twice; record the profile again")
         try:
-            for seed in seeds:
-                if row[f"seed_{seed}"]:
-                    by_seed[seed][cell] = float(row[f"seed_{seed}"])
-            cells[cell] = _recorded(cell, [found[cell] for found in by_seed.values() if cell in found], len(seeds),
-                                    float(row["tolerance"]))
+            for name, seed in columns.items():
+                if row[name]:
+                    by_seed[seed][cell] = float(row[name])
+            units[cell], stages[cell] = row["unit"], row["stage"]
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptArtifact(f"{where}: {cell} is damaged ({error}); record the profile again") from error
-        units[cell] = row["unit"]
     known = {row["relation"]: Outcome(row["relation"], row["outcome"], row["by_seed"], row["figures"],
                                       row["explanation"]) for row in outcomes}
-    notes = tuple(match.group(1) for line in text.splitlines() if (match := NOTE.match(line)))
-    return Record(profile, header["treebank"], header["config"], seeds, cells, known, units, by_seed, notes)
+    return Record(profile, header["treebank"], header["config"], units, stages, by_seed, {}, known, notes_of(text))
 
 
-def _recorded(cell: Cell, values: Sequence[float], n_seeds: int, tolerance: float) -> Expected:
-    defined = [value for value in values if not math.isnan(value)]
-    return Expected(cell, float(np.mean(defined)) if defined else math.nan, tolerance, f"mean of {len(values)} seeds",
-                    "recorded", is_optional=len(values) < n_seeds, may_be_undefined=len(defined) < len(values))
+def add_drift(record: Record, text: str, rows: Sequence[Mapping[str, str]]) -> Record:
+    """The record with its reruns: drift.csv holds the cells that some arithmetic moved, the others are as recorded."""
+    where = f"expected_results/{record.profile}/drift.csv"
+    columns = {name: Rerun(int(match.group(1)), match.group(2)) for name in (rows[0] if rows else ())
+               if (match := RERUN.match(name))}
+    if unknown := {rerun.seed for rerun in columns.values()} - set(record.by_seed):
+        raise CorruptArtifact(f"{where} is of the seeds {sorted(unknown)}, which expected.csv does not have; measure "
+                              f"the drift again with `record --arithmetic`")
+    drift = {rerun: dict(record.by_seed[rerun.seed]) for rerun in columns.values()}
+    for row in rows:
+        cell = Cell(row["table"], row["row"], row["column"])
+        if cell not in record.units:
+            raise CorruptArtifact(f"{where}: {cell} is not in expected.csv; measure the drift again")
+        for name, rerun in columns.items():
+            try:
+                if row[name]:
+                    drift[rerun][cell] = float(row[name])
+                else:
+                    drift[rerun].pop(cell, None)
+            except ValueError as error:
+                raise CorruptArtifact(f"{where}: {cell} is damaged ({error}); measure the drift again") from error
+    return replace(record, drift=drift, drift_notes=notes_of(text))
+
+
+def notes_of(text: str) -> tuple[str, ...]:
+    return tuple(match.group(1) for line in text.splitlines() if (match := NOTE.match(line)))
 
 
 # ---- recording ------------------------------------------------------------------------------------------------------
-
-
-def tolerances(by_seed: Mapping[int, Mapping[Cell, float]], units: Mapping[Cell, str]) -> dict[Cell, float]:
-    """The tolerance of every cell, from the spread over seeds (the rule above)."""
-    values = {cell: [found[cell] for found in by_seed.values() if math.isfinite(found.get(cell, math.nan))]
-              for cell in units}
-    own = {cell: float(np.std(found, ddof=1)) if len(found) > 1 else 0.0 for cell, found in values.items()}
-    columns: dict[tuple[str, str, str], list[float]] = defaultdict(list)
-    for cell, unit in units.items():
-        columns[cell.table, cell.column, unit].append(own[cell])
-    pooled = {key: math.sqrt(sum(s * s for s in found) / len(found)) for key, found in columns.items()}
-    return {cell: _tolerance(values[cell], max(own[cell], pooled[cell.table, cell.column, unit]), unit)
-            for cell, unit in units.items()}
-
-
-def _tolerance(values: Sequence[float], deviation: float, unit: str) -> float:
-    size, floor = max(map(abs, values), default=0.0), FLOOR.get(unit, OTHER_FLOOR)
-    if size % 1 == 0:  # whole numbers are exact, and often equal by chance
-        return N_DEVIATIONS * deviation + floor
-    if len(values) >= SETTLED_SEEDS and max(values) - min(values) <= ROUNDING * size:
-        return SETTLED_FLOORS * floor + ROUNDING * size
-    return N_DEVIATIONS * deviation + floor + ROUNDING * size
 
 
 def refuse_other(record: Record, treebank: str, config: str) -> None:
@@ -167,25 +179,31 @@ def refuse_other(record: Record, treebank: str, config: str) -> None:
 
 
 def add_seed(record: Record | None, profile: str, treebank: str, config: str, seed: int, measured: Measured,
-             note: str) -> Record:
-    """The record with one more seed; its cells and tolerances are computed anew, its outcomes are kept as they were."""
-    values = {cell: value.number for cell, value in measured.items()}
-    units = {cell: value.unit for cell, value in measured.items()}
-    by_seed = {} if record is None else dict(record.by_seed)
-    if record is not None:
-        refuse_other(record, treebank, config)
-        units = {**record.units, **units}
-    by_seed[seed] = values
-    spread = tolerances(by_seed, units)
-    cells = {cell: _recorded(cell, [found[cell] for found in by_seed.values() if cell in found], len(by_seed),
-                             spread[cell]) for cell in units}
-    notes = (() if record is None else record.notes) + (f"seed {seed}: {note}",)
-    return Record(profile, treebank, config, tuple(sorted(by_seed)), cells, {} if record is None else record.outcomes,
-                  units, by_seed, notes)
+             stages: Mapping[Cell, str], note: str) -> Record:
+    """The record with one more seed; its drift and outcomes are kept as they were."""
+    if record is None:
+        record = Record(profile, treebank, config, {}, {}, {})
+    refuse_other(record, treebank, config)
+    return replace(
+        record, units={**record.units, **{cell: value.unit for cell, value in measured.items()}},
+        stages={**record.stages, **{cell: stages[cell] for cell in measured}},
+        by_seed={**record.by_seed, seed: {cell: value.number for cell, value in measured.items()}},
+        notes=(*(n for n in record.notes if not n.startswith(f"seed {seed}:")), f"seed {seed}: {note}"))
 
 
-def summarise(relation: str, holds: Mapping[int, bool], figures: str, explanation: str) -> Outcome:
-    """The outcome of one relation over all seeds: a claim that fails for some seed does not count as holding."""
+def add_rerun(record: Record, rerun: Rerun, treebank: str, config: str, measured: Measured, note: str) -> Record:
+    """The record with one recorded seed run again under another arithmetic."""
+    refuse_other(record, treebank, config)
+    if rerun.seed not in record.by_seed:
+        raise StageError(f"seed {rerun.seed} is not recorded, only {', '.join(map(str, record.seeds))}; drift is "
+                         f"measured against a recorded seed")
+    label = f"seed {rerun.seed} {rerun.arithmetic}:"
+    return replace(record, drift={**record.drift, rerun: {cell: value.number for cell, value in measured.items()}},
+                   drift_notes=(*(n for n in record.drift_notes if not n.startswith(label)), f"{label} {note}"))
+
+
+def summarise(relation: str, holds: Mapping[str, bool], figures: str, explanation: str) -> Outcome:
+    """The outcome of one relation over all runs: a claim that fails in some run does not count as holding."""
     outcome = "holds" if all(holds.values()) else "mixed" if any(holds.values()) else "fails"
-    by_seed = " ".join(f"{seed}:{'holds' if held else 'fails'}" for seed, held in sorted(holds.items()))
+    by_seed = " ".join(f"{run}:{'holds' if held else 'fails'}" for run, held in holds.items())
     return Outcome(relation, outcome, by_seed, figures, explanation)

@@ -12,11 +12,17 @@ from markupsafe import Markup
 from pcfg_artifact.verification.comparison import FAILING, Judgement, Run, Verdict, passed
 from pcfg_artifact.verification.drawing import Drawing
 from pcfg_artifact.verification.measured import Value, format_number
+from pcfg_artifact.verification.pictures import picture
 from pcfg_artifact.verification.relations import Relation
-from pcfg_artifact.verification.summary import ORDER, counts
+from pcfg_artifact.verification.summary import AGAINST, OF_A_CLAIM, banner, counts
 from pcfg_artifact.verification.tables import Entry, Table
 
 MAXIMUM_DEVIATIONS = 100
+# Claims as the page shows them: what changed, what is shown, what is not, what belongs to another scale.
+ORDER = (*FAILING, Verdict.MATCH, Verdict.VARIES, Verdict.AS_RECORDED, Verdict.NOT_JUDGED, Verdict.NOT_APPLICABLE)
+# Tables that the page draws instead of printing -> the figure that shows them.
+DRAWN = {"figure_frequency": "frequency", "figure_layers": "f1_by_layer", "figure_marginals": "marginals",
+         "figure_attention": "attention", "loss_curve": "loss_curves"}
 
 
 @dataclass(frozen=True)
@@ -44,8 +50,16 @@ class Facts:
 
 @dataclass(frozen=True)
 class Claim:
+    """A claim as the page shows it; `table` is the one it links to, where the page has it."""
+
     judgement: Judgement
     relation: Relation | None
+    picture: Markup
+    table: str
+
+    @property
+    def words(self) -> str:
+        return OF_A_CLAIM.get(self.judgement.verdict, self.judgement.verdict.value)
 
 
 @dataclass(frozen=True)
@@ -62,10 +76,10 @@ class Page:
 
 
 def tone(verdict: Verdict) -> str:
-    """The colour of a verdict: only a match is green."""
+    """The colour of a verdict: green is for what was shown, red for what changed."""
     if verdict == Verdict.MATCH:
         return "good"
-    return "none" if verdict == Verdict.NOT_APPLICABLE else "bad"
+    return "bad" if verdict in FAILING else "none" if verdict == Verdict.NOT_APPLICABLE else "open"
 
 
 def render(page: Page) -> str:
@@ -73,20 +87,28 @@ def render(page: Page) -> str:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string((folder / "report.html").read_text(encoding="utf-8"))
     by_id = {relation.id: relation for relation in page.relations}
-    order = (*ORDER, Verdict.NOT_APPLICABLE)
-    claims = sorted((Claim(j, by_id.get(j.name)) for j in page.judgements if j.against == "relation"),
-                    key=lambda claim: order.index(claim.judgement.verdict))
+    shown = {table.name for table in page.tables} | set(DRAWN)
+    claims = sorted((_claim(j, by_id.get(j.name), shown) for j in page.judgements if j.against == "relation"),
+                    key=lambda claim: ORDER.index(claim.judgement.verdict))
     deviations = [j for j in page.judgements
                   if j.against != "relation" and j.verdict in (*FAILING, Verdict.AS_RECORDED)]
+    unjudged = [j for j in page.judgements if j.verdict == Verdict.NOT_JUDGED]
+    shown_claims, recorded = banner(page.judgements, page.relations)
     return template.render(
         css=Markup((folder / "report.css").read_text(encoding="utf-8")), run=page.run, facts=page.facts,
-        passed=passed(page.judgements), claims=claims, tables=page.tables, undrawn=page.undrawn,
-        counts=[counts(page.judgements, against, name) for against, name in
-                (("relation", "Claims"), ("record", "Recorded numbers"), ("paper", "Numbers of the paper"))],
+        passed=passed(page.judgements), banner=shown_claims, recorded=recorded, claims=claims, tables=page.tables,
+        undrawn=page.undrawn, counts=[counts(page.judgements, *against) for against in AGAINST.items()],
         deviations=deviations[:MAXIMUM_DEVIATIONS], n_deviations=len(deviations),
+        unjudged=unjudged[:MAXIMUM_DEVIATIONS], n_unjudged=len(unjudged),
         n_numbers=sum(j.against != "relation" and j.verdict == Verdict.MATCH for j in page.judgements),
-        tone=tone, number=number, printed=printed,
+        tone=tone, number=number, printed=printed, drawn=DRAWN,
         drawings=[replace(drawing, svg=Markup(drawing.svg)) for drawing in page.drawings])
+
+
+def _claim(judgement: Judgement, relation: Relation | None, shown: set[str]) -> Claim:
+    drawn = "" if judgement.comparison is None else picture(
+        judgement.comparison, judgement.recorded, f"{judgement.measured}; expected {judgement.expected}")
+    return Claim(judgement, relation, Markup(drawn), judgement.table if judgement.table in shown else "")
 
 
 def number(value: Value | None) -> str:
@@ -96,4 +118,6 @@ def number(value: Value | None) -> str:
 def printed(entry: Entry) -> str:
     """The paper's number with the paper's digits: two for F1 and perplexity."""
     two_digits = entry.measured is not None and entry.measured.unit in ("percent", "perplexity")
+    if entry.paper is None:
+        return ""
     return f"{entry.paper.value:.2f}" if two_digits else f"{entry.paper.value:g}"

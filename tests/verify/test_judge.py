@@ -9,21 +9,25 @@ from pcfg_artifact.artifacts import Metric
 from pcfg_artifact.cells import Cell, find_roles
 from pcfg_artifact.errors import CorruptArtifact, StageError
 from pcfg_artifact.verification.comparison import Run, Verdict, judge, passed
-from pcfg_artifact.verification.expectations import (
-    FLOOR,
-    OTHER_FLOOR,
-    Outcome,
-    add_seed,
-    parse_paper,
-    summarise,
-    tolerances,
-)
+from pcfg_artifact.verification.evaluation import evaluate
+from pcfg_artifact.verification.expectations import Outcome, Rerun, add_rerun, parse_paper, summarise
+from pcfg_artifact.verification.expectations import add_seed as add_seed_with_stages
+from pcfg_artifact.verification.families import family, group
 from pcfg_artifact.verification.measured import Value, tabulate
-from pcfg_artifact.verification.relations import evaluate
+from pcfg_artifact.verification.spread import FLOOR, Spread, moved_exact_cells
 
 PAPER = Run("paper", "trees", "settings")
-SMOKE = Run("smoke", "trees", "settings")
+SMOKE = Run("smoke", "trees", "settings", seed=7)  # not recorded
 F1 = Cell("table4", "linear PTB sentence_f1", "A12L12")
+
+
+STAGES = {"table1": "approximate", "table2": "approximate", "sizes": "construct", "grammar": "grammar",
+          "treebank": "grammar", "marginals": "marginals", "agreement": "construct", "t": "marginals"}
+
+
+def add_seed(record, profile, treebank, config, seed, measured, note):
+    stages = {cell: STAGES.get(cell.table, "probe") for cell in measured}
+    return add_seed_with_stages(record, profile, treebank, config, seed, measured, stages, note)
 
 
 @pytest.fixture
@@ -33,7 +37,7 @@ def record(make_rows, measure, relations):
     for seed in range(3):
         by_seed[seed] = measure(make_rows(seed, noise=0.2))
         found = add_seed(found, "smoke", "trees", "settings", seed, by_seed[seed], "commit 0")
-    outcomes = {r.id: summarise(r.id, dict.fromkeys(by_seed, True), "", "") for r in relations}
+    outcomes = {r.id: summarise(r.id, dict.fromkeys(map(str, by_seed), True), "", "") for r in relations}
     return dataclasses.replace(found, outcomes=outcomes)
 
 
@@ -93,7 +97,9 @@ def test_another_treebank_at_paper_scale_is_not_judged_against_the_paper(rows, m
 def test_a_recorded_profile_passes_on_a_new_seed(record, make_rows, measure, paper, relations):
     judgements = judge(SMOKE, measure(make_rows(7, noise=0.2)), paper, record, relations)
     assert passed(judgements)
-    assert set(verdicts(judgements, "record").values()) == {Verdict.MATCH}
+    numbers = list(verdicts(judgements, "record").values())
+    assert set(numbers) <= {Verdict.MATCH, Verdict.NOT_JUDGED}  # three seeds know some spreads badly
+    assert numbers.count(Verdict.MATCH) > 0.8 * len(numbers)
     assert set(verdicts(judgements, "paper").values()) == {Verdict.NOT_APPLICABLE}
     scale = verdicts(judgements, "relation")
     assert scale["layer-0-low"] == Verdict.NOT_APPLICABLE
@@ -166,27 +172,44 @@ def test_fewer_than_three_seeds_are_no_record(make_rows, measure, paper, relatio
     assert set(verdicts(judgements, "record").values()) == {Verdict.NOT_APPLICABLE}
 
 
+def turned(rows, is_turned=True):
+    """Attention on treebank text turned round: the claim attention-alike fails, far from its bound."""
+    return [dataclasses.replace(r, value=10 - r.value) if is_turned and " PTB L" in r.row
+            and r.table == "figure_attention" else r for r in rows]
+
+
 @pytest.mark.parametrize(("recorded", "holds", "verdict"), [
-    ("holds", True, Verdict.MATCH),
-    ("holds", False, Verdict.DIFFERS),
-    ("fails", False, Verdict.AS_RECORDED),
-    ("fails", True, Verdict.DIFFERS),  # an unexplained success is a change too
-    ("mixed", True, Verdict.VARIES),
-    ("mixed", False, Verdict.VARIES),
+    ((True, True, True), True, Verdict.MATCH),
+    ((True, True, True), False, Verdict.DIFFERS),
+    ((False, False, False), False, Verdict.AS_RECORDED),
+    ((False, False, False), True, Verdict.DIFFERS),  # an unexplained success is a change too
+    ((True, False, True), True, Verdict.VARIES),
+    ((True, False, True), False, Verdict.VARIES),
 ])
-def test_a_claim_is_judged_by_its_record(record, rows, measure, paper, relations, recorded, holds, verdict):
-    id_ = "attention-alike"
-    outcomes = {**record.outcomes, id_: Outcome(id_, recorded, "0:fails", "0.2", "too few heads")}
-    record = dataclasses.replace(record, outcomes=outcomes)
-    if not holds:
-        rows = [dataclasses.replace(r, value=10 - r.value) if r.row.startswith("A12L12 PTB L") else r for r in rows]
-    relation = next(r for r in relations if r.id == id_)
-    measured = measure(rows)
+def test_a_claim_is_judged_by_its_record(make_rows, measure, paper, relations, recorded, holds, verdict):
+    relation = next(r for r in relations if r.id == "attention-alike")
+    found = None
+    for seed, held in enumerate(recorded):
+        found = add_seed(found, "smoke", "trees", "settings", seed, measure(turned(make_rows(seed), not held)), "")
+    outcomes = {relation.id: Outcome(relation.id, "", "", "", "too few heads")}
+    found = dataclasses.replace(found, outcomes=outcomes)
+    measured = measure(turned(make_rows(0), not holds))
     assert evaluate(relation, tabulate(measured), find_roles(measured)).outcome == ("holds" if holds else "fails")
-    [judgement] = [j for j in judge(SMOKE, measured, paper, record, [relation]) if j.name == id_]
+    [judgement] = [j for j in judge(SMOKE, measured, paper, found, [relation]) if j.name == relation.id]
     assert judgement.verdict == verdict
     if verdict == Verdict.AS_RECORDED:
         assert "too few heads" in judgement.reason
+
+
+def test_a_claim_at_its_bound_may_turn_by_as_much_as_honest_runs_lie_apart(rows, measure, paper, relations):
+    relation = dataclasses.replace(next(r for r in relations if r.id == "right-branching-under-forty"), number=37.8)
+    cell = Cell("marginals", "right", "PTB sentence_f1_KIM")
+    found = None
+    for seed, number in enumerate((37.5, 37.7, 37.6)):
+        found = add_seed(found, "smoke", "trees", "settings", seed, replaced(measure(rows), cell, number), "")
+    for number, verdict in ((37.9, Verdict.VARIES), (45.0, Verdict.DIFFERS)):
+        [judgement] = judge(SMOKE, replaced(measure(rows), cell, number), paper, found, [relation])[:1]
+        assert judgement.verdict == verdict
 
 
 def test_a_recorded_claim_that_left_the_file_fails(record, rows, measure, paper, relations):
@@ -210,39 +233,96 @@ def test_a_number_of_the_paper_is_judged_by_its_record_where_there_is_one(rows, 
 # ---- recording ------------------------------------------------------------------------------------------------------
 
 
-def test_tolerance_is_eight_deviations_of_the_worse_of_cell_and_table_plus_the_floor():
-    quiet, loud = Cell("t", "a", "c"), Cell("t", "b", "c")
-    by_seed = {0: {quiet: 10.0, loud: 20.0}, 1: {quiet: 10.0, loud: 21.0}, 2: {quiet: 10.0, loud: 22.0}}
-    units = {quiet: "percent", loud: "percent"}
-    found = tolerances(by_seed, units)
-    assert found[loud] == pytest.approx(8 * 1.0 + FLOOR["percent"])
-    assert found[quiet] == pytest.approx(8 * math.sqrt(0.5) + FLOOR["percent"])
-    other = Cell("t", "b", "longest")  # another column measures another thing
-    assert tolerances({s: {quiet: 10.0, other: 7.0 * s} for s in range(3)},
-                      {quiet: "words", other: "words"})[quiet] == pytest.approx(OTHER_FLOOR)
+def of_cells(by_seed, unit="percent", stage="probe"):
+    """A record of a few hand-made cells."""
+    found = None
+    for seed, values in by_seed.items():
+        measured = {cell: Value(number, unit) for cell, number in values.items()}
+        found = add_seed_with_stages(found, "smoke", "trees", "settings", seed, measured,
+                                     dict.fromkeys(measured, stage), "commit 0")
+    return found
 
 
-def test_a_number_that_five_seeds_agree_on_has_no_spread_whatever_its_column_does():
-    settled, loud = Cell("table4", "a", "IO"), Cell("table4", "b", "IO")
-    for n, tolerance in ((4, 8 * 0.5), (5, 10 * FLOOR["percent"])):
-        by_seed = {s: {settled: 95.86, loud: 50.0 + s % 2} for s in range(n)}
-        found = tolerances(by_seed, {settled: "percent", loud: "percent"})[settled]
-        assert found == pytest.approx(tolerance, rel=0.2)
-
-
-def test_a_number_whose_seeds_scatter_over_everything_is_not_called_a_match(make_rows, measure, paper):
+def test_a_recorded_seed_is_compared_with_its_own_number(make_rows, measure, paper):
     found = None
     for seed in range(3):
-        measured = replaced(measure(make_rows(seed)), F1, 50.0 * seed)
+        measured = replaced(measure(make_rows(seed)), Cell("table1", "exact", "perplexity"), 50.0 + seed)
         found = add_seed(found, "smoke", "trees", "settings", seed, measured, "commit 0")
-    assert verdicts(judge(SMOKE, measured, paper, found, []), "record")[str(F1)] == Verdict.NOT_APPLICABLE
+    name = "table1 / exact / perplexity"
+    own = dataclasses.replace(SMOKE, seed=2)
+    assert verdicts(judge(own, measured, paper, found, []), "record")[name] == Verdict.MATCH
+    other = replaced(measured, Cell("table1", "exact", "perplexity"), 51.0)  # that of seed 1
+    assert verdicts(judge(own, other, paper, found, []), "record")[name] == Verdict.DIFFERS
+    assert verdicts(judge(SMOKE, other, paper, found, []), "record")[name] == Verdict.MATCH  # some other seed
+
+
+def test_a_trained_cell_may_drift_as_far_as_its_family_did_and_not_as_another_model():
+    quiet, loud = (Cell("table4", "linear PTB sentence_f1", model) for model in ("A4L1", "A4L3"))
+    record = of_cells({seed: {quiet: 60.0 + seed, loud: 70.0 + seed} for seed in range(3)})
+    for name, shift in (("sse", 0.1), ("avx", -0.1), ("avx2", 0.1)):
+        drifted = {quiet: Value(60.0 + shift / 10, "percent"), loud: Value(70.0 + shift, "percent")}
+        record = add_rerun(record, Rerun(0, name), "trees", "settings", drifted, "commit 0")
+    limits = Spread(record).limits(0)
+    assert limits[loud].expected == 70.0
+    assert limits[loud].width == pytest.approx(10 * limits[quiet].width, rel=0.2)
+    assert 0.6 < limits[loud].width < 3.0
+    assert Spread(record).limits(7)[loud].width > 5.0  # seeds lie a point apart
+
+
+def test_a_mean_shifts_less_than_its_cells_scatter(paper):
+    cells = [Cell("figure_layers", f"A4L3 {probe} {setting} EOS sentence_f1", f"L{layer}")
+             for probe in ("linear", "2-layer") for setting in ("PCFG", "PTB", "OOD") for layer in range(4)]
+    assert len({group(cell, "percent") for cell in cells}) == 1
+    assert len({family(cell, "percent") for cell in cells}) == 2  # the probes' fits drift each in its own way
+    signs = [1 if n % 2 else -1 for n in range(len(cells))]
+    record = of_cells({seed: {cell: 60.0 + sign * (seed - 1) for cell, sign in zip(cells, signs, strict=True)}
+                       for seed in range(3)})
+    run = Run("smoke", "trees", "settings", seed=7)
+    mean = {cell: Value(60.0, "percent") for cell in cells}
+    assert passed(judge(run, mean, paper, record, []))
+    lower = {cell: Value(57.5, "percent") for cell in cells}
+    judgements = judge(run, lower, paper, record, [])
+    assert set(verdicts(judgements, "record").values()) == {Verdict.MATCH}  # each alone could be another seed
+    [shift] = [j for j in judgements if j.against == "table"]
+    assert (shift.verdict, shift.measured) == (Verdict.DIFFERS, "-2.50 points")
+
+
+def test_a_number_without_training_is_compared_to_rounding_and_its_drift_is_reported():
+    cell = Cell("marginals", "IO", "PTB sentence_f1")
+    record = of_cells({seed: {cell: 90.0 + seed} for seed in range(3)}, stage="marginals")
+    moved = add_rerun(record, Rerun(0, "sse"), "trees", "settings", {cell: Value(90.3, "percent")}, "commit 0")
+    assert Spread(moved).limits(0)[cell].width < 2 * FLOOR["percent"]
+    assert moved_exact_cells(moved, Rerun(0, "sse")) == [(cell, 90.0, 90.3)]
+
+
+def test_a_number_that_all_seeds_agree_on_has_no_spread_whatever_its_family_does():
+    settled, loud = Cell("table4", "linear PTB sentence_f1", "IO"), Cell("table4", "linear PCFG sentence_f1", "IO")
+    limits = Spread(of_cells({s: {settled: 95.86, loud: 50.0 + s % 2} for s in range(4)})).limits(7)
+    assert limits[settled].width < 2 * FLOOR["percent"]
+    assert limits[loud].width > 3
+
+
+def test_a_number_whose_seeds_scatter_as_far_as_a_trivial_answer_is_not_judged(make_rows, measure, paper):
+    found = None
+    for seed in range(3):
+        measured = replaced(measure(make_rows(seed)), F1, 20.0 + 25.0 * seed)
+        found = add_seed(found, "smoke", "trees", "settings", seed, measured, "commit 0")
+    assert verdicts(judge(SMOKE, measured, paper, found, []), "record")[str(F1)] == Verdict.NOT_JUDGED
     undefined = judge(SMOKE, replaced(measured, F1, math.nan), paper, found, [])
     assert verdicts(undefined, "record")[str(F1)] == Verdict.DIFFERS
 
 
 def test_counts_that_never_vary_are_exact():
     cell = Cell("grammar", "interminals", "vm")
-    assert tolerances({s: {cell: 71.0} for s in range(3)}, {cell: "count"})[cell] == 0.0
+    limits = Spread(of_cells({s: {cell: 71.0} for s in range(3)}, unit="count", stage="grammar")).limits(7)
+    assert limits[cell].width == 0.0
+
+
+def test_drift_is_measured_against_a_recorded_seed():
+    cell = Cell("grammar", "interminals", "vm")
+    record = of_cells({0: {cell: 71.0}})
+    with pytest.raises(StageError, match="seed 5 is not recorded"):
+        add_rerun(record, Rerun(5, "sse"), "trees", "settings", {cell: Value(71.0, "count")}, "commit 0")
 
 
 def test_a_number_that_some_recorded_seeds_lack_may_be_absent_but_not_wrong(make_rows, measure, paper):
@@ -266,9 +346,9 @@ def test_seeds_of_other_data_or_settings_are_not_mixed(make_rows, measure, treeb
 
 
 def test_a_claim_that_fails_for_one_seed_does_not_count_as_holding():
-    assert summarise("x", {0: True, 1: True, 2: False}, "", "").outcome == "mixed"
-    assert summarise("x", {0: False, 1: False}, "", "").outcome == "fails"
-    assert summarise("x", {0: True, 1: True}, "", "").by_seed == "0:holds 1:holds"
+    assert summarise("x", {"0": True, "1": True, "0/sse": False}, "", "").outcome == "mixed"
+    assert summarise("x", {"0": False, "1": False}, "", "").outcome == "fails"
+    assert summarise("x", {"0": True, "0/sse": True}, "", "").by_seed == "0:holds 0/sse:holds"
 
 
 def test_paper_rows_without_reason_or_with_a_repeated_cell_are_refused():

@@ -3,8 +3,8 @@
 import re
 
 from pcfg_artifact.cells import Cell, find_roles
+from pcfg_artifact.verification.evaluation import HOLDS, evaluate
 from pcfg_artifact.verification.measured import tabulate
-from pcfg_artifact.verification.relations import HOLDS, evaluate
 
 
 def test_every_table_is_transcribed_in_full(paper):

@@ -6,8 +6,9 @@ import pytest
 
 from pcfg_artifact.cells import Cell, find_roles
 from pcfg_artifact.errors import ConfigError
+from pcfg_artifact.verification.evaluation import FAILS, HOLDS, INAPPLICABLE, MISSING, evaluate
 from pcfg_artifact.verification.measured import Value, tabulate
-from pcfg_artifact.verification.relations import FAILS, HOLDS, INAPPLICABLE, MISSING, evaluate, parse_relations
+from pcfg_artifact.verification.relations import parse_relations
 
 WORDS = {"id": "x", "claim": "c", "paper": "Table 1", "says": "s", "scale": "any", "reason": "r"}
 
@@ -38,6 +39,8 @@ LINE = {"table": "t", "row": "r", "column": "L*"}
     ((4, 5), {"kind": "at_least", "cells": {**LINE, "pick": "sum"}, "bound": 9}, HOLDS),
     ((1, 2, 2, 3), {"kind": "monotone", "cells": LINE}, HOLDS),
     ((1, 3, 2), {"kind": "monotone", "cells": LINE}, FAILS),
+    ((1, 2, 2, 3), {"kind": "monotone", "cells": LINE, "strict": True}, FAILS),
+    ((1, 2, 3), {"kind": "monotone", "cells": LINE, "strict": True}, HOLDS),
     ((1, 3, 2), {"kind": "monotone", "cells": LINE, "slack": 1}, HOLDS),
     ((3, 2, 1), {"kind": "monotone", "cells": LINE, "direction": "falling"}, HOLDS),
     ((1, math.nan, 3), {"kind": "monotone", "cells": LINE}, FAILS),
@@ -46,10 +49,14 @@ LINE = {"table": "t", "row": "r", "column": "L*"}
     ((100, 104), {"kind": "spread_within", "cells": LINE, "percent": 3}, FAILS),
     ((100, math.nan), {"kind": "spread_within", "cells": LINE, "percent": 3}, FAILS),
     ((100,), {"kind": "spread_within", "cells": LINE, "percent": 3}, INAPPLICABLE),
-    ((1, 3, 2, 4), {"kind": "rising_trend", "cells": LINE}, HOLDS),
-    ((4, 3, 2, 1), {"kind": "rising_trend", "cells": LINE}, FAILS),
-    ((5, 5, 5), {"kind": "rising_trend", "cells": LINE}, FAILS),
-    ((1, math.nan, 4), {"kind": "rising_trend", "cells": LINE}, FAILS),
+    ((1, 3, 2, 4), {"kind": "rising_trend", "cells": LINE, "bound": 0.8}, HOLDS),
+    ((1, 4, 2, 3), {"kind": "rising_trend", "cells": LINE, "bound": 0.5}, FAILS),
+    ((5, 5, 5), {"kind": "rising_trend", "cells": LINE, "bound": 0}, FAILS),
+    ((1, math.nan, 4), {"kind": "rising_trend", "cells": LINE, "bound": 0}, FAILS),
+    ((9, 1, 2, 8), {"kind": "at_most", "cells": {**LINE, "pick": "third_least"}, "bound": 8}, HOLDS),
+    ((9, 1, 2, 8), {"kind": "at_most", "cells": {**LINE, "pick": "third_least"}, "bound": 7}, FAILS),
+    ((1, 2), {"kind": "at_most", "cells": {**LINE, "pick": "third_least"}, "bound": 7}, FAILS),
+    ((9, 1, 2, 8), {"kind": "at_least", "cells": {**LINE, "pick": "second_most"}, "bound": 8.5}, FAILS),
 ])
 def test_kinds_over_one_row(numbers, fields, expected):
     assert outcome(row(*numbers), **fields) == expected
@@ -65,24 +72,53 @@ def test_below_compares_every_pair_with_its_margin():
     both = {"lower": {"table": "t", "row": "a", "column": "*"}, "upper": {"table": "t", "row": "b", "column": "*"}}
     assert outcome(measured, kind="below", margin=9, **both) == HOLDS
     assert outcome(measured, kind="below", margin=9.5, **both) == FAILS
+    assert outcome(measured, kind="below", strict=True, **both) == HOLDS
+    assert outcome(measured, kind="below", strict=True, lower=both["lower"], upper=both["lower"]) == FAILS
+    assert outcome(measured, kind="below", lower={**both["lower"], "column": "x"},
+                   upper={**both["lower"], "column": "x"}) == HOLDS
     per_column = {side: {**selector, "column": "{c}"} for side, selector in both.items()}
     assert outcome(measured, kind="below", margin=9, for_each={"c": ["x", "y"]}, **per_column) == HOLDS
     assert outcome(measured, kind="below", margin=-20, lower=both["upper"], upper=both["lower"]) == HOLDS
 
 
-def test_same_order_wants_a_strict_order_on_both_sides():
-    def one(name):
-        return {"table": "t", "row": name, "column": "x"}
+def test_within_is_two_sided():
+    def measured(a, b):
+        return cells(("t", "a", "x", a), ("t", "b", "x", b))
 
-    fields = {"kind": "same_order", "first": [one("a"), one("b")], "second": [one("c"), one("d")]}
+    fields = {"kind": "within", "bound": 1, "first": {"table": "t", "row": "a", "column": "x"},
+              "second": {"table": "t", "row": "b", "column": "x"}}
+    assert outcome(measured(5, 6), **fields) == outcome(measured(6, 5), **fields) == HOLDS
+    assert outcome(measured(5, 6.1), **fields) == outcome(measured(6.1, 5), **fields) == FAILS
+    assert outcome(measured(5, math.nan), **fields) == FAILS
 
-    def measured(*numbers):
-        return cells(*(("t", name, "x", n) for name, n in zip("abcd", numbers, strict=True)))
 
-    assert outcome(measured(1, 2, 30, 40), **fields) == HOLDS
-    assert outcome(measured(1, 2, 40, 30), **fields) == FAILS
-    assert outcome(measured(1, 2, 30, 30), **fields) == FAILS
-    assert outcome(measured(1, math.nan, 30, 40), **fields) == FAILS
+def test_a_pick_by_column_gives_one_number_a_column():
+    measured = cells(("t", "a", "x", 1.0), ("t", "b", "x", 3.0), ("t", "a", "y", 2.0), ("t", "b", "y", 4.0))
+    mean = {"table": "t", "row": "*", "column": ["x", "y"], "pick": "mean", "by": "column"}
+    assert outcome(measured, kind="monotone", cells=mean) == HOLDS
+    assert outcome(measured, kind="monotone", cells={**mean, "column": ["y", "x"]}) == FAILS
+
+
+def test_a_claim_about_both_grammars_becomes_two_with_tables_of_their_own():
+    item = {**WORDS, "kind": "below", "variants": "both", "lower": {"table": "marginals", "row": "r", "column": "x"},
+            "upper": [{"table": "t", "row": "r", "column": "x"}, {"table": "f", "row": "r", "column": "vm"}]}
+    first, second = parse_relations([item])
+    assert (first.id, second.id) == ("x", "x-novm")
+    assert [s.table for s in second.selectors["upper"]] == ["t_novm", "f"]
+    assert second.selectors["upper"][1].columns == ("novm",)
+    assert second.selectors["lower"][0].table == "marginals"  # baselines know no grammar
+    with pytest.raises(ConfigError, match="expected both"):
+        parse_relations([{**item, "variants": "all"}])
+
+
+def test_a_claim_about_deep_models_leaves_out_the_others():
+    measured = cells(*(("table3", model, "validation_perplexity", p) for model, p in
+                       (("A2L1", 90.0), ("A2L6", 20.0), ("A2L8", 19.0))))
+    fields = {"kind": "at_most", "bound": 50, "for_each": {"model": "models"},
+              "cells": {"table": "table3", "row": "{model}", "column": "*"}}
+    assert outcome(measured, **fields) == FAILS
+    assert outcome(measured, **fields, needs_layers=5) == HOLDS
+    assert outcome(measured, **fields, needs_layers=9) == INAPPLICABLE
 
 
 def test_alike_is_a_correlation_of_matched_cells():
@@ -124,6 +160,7 @@ def test_roles_are_resolved_from_the_rows_and_absent_roles_do_not_apply():
     ({"says": ""}, "says is missing"),
     ({"cells": {"table": "t", "row": "r"}}, "must have table, row, column"),
     ({"cells": {**LINE, "pick": "median"}}, "unknown pick 'median'"),
+    ({"cells": {**LINE, "by": "row"}}, "expected row or column, beside a pick"),
 ])
 def test_what_is_not_a_relation_is_refused_by_name(change, message):
     with pytest.raises(ConfigError, match=message):

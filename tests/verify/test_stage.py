@@ -4,6 +4,8 @@ import csv
 import dataclasses
 import math
 import re
+import subprocess
+from pathlib import Path
 
 import pytest
 import yaml
@@ -12,13 +14,14 @@ from pcfg_artifact import config, pipeline, planning, records
 from pcfg_artifact.artifacts import Folder, Manifest, StageDir
 from pcfg_artifact.cli import main
 from pcfg_artifact.config import VerifyConfig
-from pcfg_artifact.errors import StageError
+from pcfg_artifact.errors import StageError, UsageError
 from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.machine import Machine
 from pcfg_artifact.records import load_record, read_run
 from pcfg_artifact.stages import verify
 from pcfg_artifact.tools import record as record_tool
 from pcfg_artifact.verification.comparison import judge, passed
+from pcfg_artifact.verification.expectations import Rerun
 
 PAPER = VerifyConfig(seed=0, expected="paper")
 
@@ -56,7 +59,8 @@ def test_the_report_is_one_file_that_fetches_nothing(finished):
     assert not re.findall(r'(?:src|href)="(?!#|data:)[^"]*"', page)
     assert not re.findall(r"url\((?!#)|@import", page)
     assert "<script" not in page
-    assert page.count("<figure ") == page.count("<svg ") == 11 - 1  # f1_by_width has no rows in the fixture
+    drawn = page.count("<svg ") - page.count('<svg class="claim')
+    assert page.count("<figure ") == drawn == 11 - 1  # f1_by_width has no rows in the fixture
     assert page.index('id="claims"') < page.index('id="tables"') < page.index('id="figures"')
 
 
@@ -142,7 +146,7 @@ def test_record_adds_one_seed_a_call_and_three_make_a_record(recorder, tmp_path,
     run, measured, _ = read_run("smoke", {p.name: Folder(p) for p in (tmp_path / "runs" / "seed-1").iterdir()})
     judgements = judge(run, measured, paper, record, relations)
     assert passed(judgements)
-    assert sum(j.against == "record" for j in judgements) == len(record.cells) > 1000
+    assert sum(j.against == "record" for j in judgements) == len(record.units) > 1000
 
 
 def test_record_keeps_explanations_and_fresh_begins_again(recorder, make_rows, write_run, tmp_path, capsys):
@@ -175,6 +179,47 @@ def test_record_refuses_to_mix_settings(recorder, tmp_path, capsys):
     assert call() == 1
     assert "the record of smoke is of another configuration" in capsys.readouterr().err
     assert not (tmp_path / "runs" / "seed-1").exists()  # refused before it ran
+
+
+def test_record_measures_drift_in_a_process_of_its_own(recorder, make_rows, write_run, tmp_path, monkeypatch, capsys):
+    folder, call = recorder
+    for _ in range(3):
+        call()
+    assert call("--arithmetic", "sse", "--fresh") == 2
+    assert call("--probes-only") == 2
+    calls = []
+
+    def process(command, env, check):
+        calls.append((command, env))
+        out = Path(command[command.index("--out") + 1])
+        rows = [dataclasses.replace(r, value=r.value + 0.3) if r.table == "table4" else r for r in make_rows(0, 0.1)]
+        write_run(rows, out)
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(record_tool.subprocess, "run", process)
+    monkeypatch.setattr(record_tool, "provenance", lambda _: "commit 0")
+    assert call("--arithmetic", "sse") == 0
+    [(command, environment)] = calls
+    assert "--set=seed=0" in command
+    assert command[command.index("--to") + 1] == "attention"
+    assert environment["ATEN_CPU_CAPABILITY"] == "default"
+    record = load_record("smoke", folder)
+    assert list(record.drift) == [Rerun(0, "sse")]
+    moved = {cell.table for cell, number in record.drift[Rerun(0, "sse")].items() if number != record.by_seed[0][cell]}
+    assert moved == {"table4"}
+    assert "MKL_CBWR=COMPATIBLE" in (folder / "smoke" / "drift.csv").read_text()
+    assert record.outcomes["attention-alike"].by_seed == "0:holds 1:holds 2:holds 0/sse:holds"
+
+
+def test_drift_of_the_probes_keeps_the_models_of_the_recorded_run(recorder, write_run, make_rows, tmp_path):
+    names = ("grammar", "marginals", "construct", "approximate", "pretrain")
+    before, out = tmp_path / "before", tmp_path / "out"
+    write_run(make_rows(0), before)
+    record_tool.keep_models(before, out)
+    assert sorted(path.name for path in out.iterdir()) == sorted(names)
+    assert (out / "pretrain" / "manifest.json").samefile(before / "pretrain" / "manifest.json")
+    with pytest.raises(UsageError, match="is not there or not finished"):
+        record_tool.keep_models(tmp_path / "nowhere", out)
 
 
 @pytest.mark.parametrize("profile", ["smoke", "reduced"])

@@ -1,0 +1,66 @@
+"""How far a number is from what needs no model: a tolerance wider than that would let the trivial answer pass."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+
+from pcfg_artifact.cells import Cell
+from pcfg_artifact.verification.families import MODEL, UNTRAINED, scaled
+
+BASELINES = ("right", "left", "random")
+UNIGRAM = Cell("optimum", "unigram", "validation")
+METRIC = re.compile(r"(sentence|corpus)_f1(_KIM)?")
+ONE_LAYER = 1.0  # a tolerance of a layer or more says nothing about which layer is the best
+
+
+def distance(cell: Cell, unit: str, values: Mapping[Cell, float]) -> float:
+    """Distance from the nearest trivial answer, on the scale of `scaled`; infinite where no such answer is known.
+
+    `values` are the numbers of the run or record that the cell belongs to.
+    """
+    if UNTRAINED in f"{cell.row} {cell.column}":
+        return math.inf  # an untrained model is such an answer itself
+    here = scaled(values.get(cell, math.nan), unit)
+    answers = [abs(here - scaled(values[answer], unit)) for answer in _answers(cell, unit) if answer in values]
+    if answers:
+        return min(answers)
+    if unit == "nats" and (model := MODEL.match(cell.row.split()[0])):  # the loss of a unigram model above the optimum
+        exact, unigram = (values.get(Cell("against_optimum", f"{model.group()} mask 0.15", column), math.nan)
+                          for column in ("exact", "unigram"))
+        if cell.table in ("against_optimum", "optimum_gap") and "standard_error" not in cell.column:
+            return abs(math.log(unigram / exact) - here)
+    if cell.table == "loss_curve":  # how far the whole curve gets from the unigram loss
+        lowest = min(number for other, number in values.items() if other[:2] == cell[:2])
+        return abs(math.log(values[UNIGRAM]) - lowest) if UNIGRAM in values else math.inf
+    if cell.table == "best_layer":
+        return ONE_LAYER
+    # zero correlation, zero selectivity, no span found, a head that looks at itself
+    return abs(here) if unit in ("percent", "fraction", "nats", "tokens") else math.inf
+
+
+def _answers(cell: Cell, unit: str) -> list[Cell]:
+    """The cells that hold the trivial answers to what a cell measures."""
+    table, row, column = cell
+    if unit == "perplexity":
+        if "unigram" in (row, column):
+            return []  # it is that answer
+        return [Cell(table, row, "unigram") if table == "against_optimum" else UNIGRAM]
+    if table == "table6" and not row.endswith("selectivity"):
+        probe, task = row.split(" ", 1)
+        return [Cell(table, f"{probe} {'control' if task != 'control' else 'relative_depth'}", column)]
+    if table == "table4" and MODEL.match(column):
+        probe, setting, metric = row.split(" ")
+        return [Cell("figure_layers", f"{column} {probe} {setting} EOS {metric}", "L0"), *_baselines(row)]
+    if unit == "percent" and METRIC.search(row) and table in ("figure_layers", "spread") and column != "sd":
+        return _baselines(row)
+    if unit == "percent" and METRIC.match(column) and table.removesuffix("_novm") in ("table1", "table2", "ablation"):
+        return _baselines(column)
+    return []
+
+
+def _baselines(name: str) -> list[Cell]:
+    metric = METRIC.search(name)
+    setting = "PCFG" if "PCFG" in name.split() else "PTB"
+    return [Cell("marginals", baseline, f"{setting} {metric.group()}") for baseline in BASELINES] if metric else []

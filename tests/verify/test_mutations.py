@@ -1,0 +1,164 @@
+"""What a run may get wrong is noticed, and named; what an honest run may differ by is not."""
+
+from __future__ import annotations
+
+import math
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pcfg_artifact.cells import Cell, find_roles
+from pcfg_artifact.records import EXPECTED, load_record, load_relations
+from pcfg_artifact.verification.comparison import FAILING, Judgement, Run, Verdict, judge, passed
+from pcfg_artifact.verification.derived import derive
+from pcfg_artifact.verification.evaluation import MISSING, evaluate
+from pcfg_artifact.verification.expectations import Record
+from pcfg_artifact.verification.families import is_trained
+from pcfg_artifact.verification.measured import Value
+
+MUTATIONS = yaml.safe_load((Path(__file__).parent / "mutations.yaml").read_text(encoding="utf-8"))
+KEYS = {"table", "row", "column", "of", "add", "times", "value", "drop", "copy", "swap"}
+
+
+@pytest.fixture(scope="module")
+def record() -> Record:
+    found = load_record("smoke")
+    assert found is not None
+    return found
+
+
+@pytest.fixture(scope="module")
+def relations(record) -> list:
+    """Those whose cells the record has; test_stage.py says when a record is older than a claim."""
+    from pcfg_artifact.verification.measured import tabulate
+
+    tables = tabulate(measured_at(record, record.by_seed[record.seeds[0]]))
+    roles = find_roles(record.units)
+    return [r for r in load_relations() if evaluate(r, tables, roles).outcome != MISSING]
+
+
+def measured_at(record: Record, values: dict[Cell, float]) -> dict[Cell, Value]:
+    return {cell: Value(number, record.units[cell]) for cell, number in values.items()}
+
+
+def judged(record: Record, relations: list, seed: int, measured: dict[Cell, Value]) -> list[Judgement]:
+    run = Run(record.profile, record.treebank, record.config, seed)
+    known = {relation.id for relation in relations}
+    return [j for j in judge(run, measured, {}, record, relations) if j.against != "relation" or j.name in known]
+
+
+# ---- mutations ------------------------------------------------------------------------------------------------------
+
+
+def matches(name: str, patterns: str | list[str] | None) -> bool:
+    if patterns is None:
+        return True
+    return any(fnmatchcase(name, str(p)) for p in (patterns if isinstance(patterns, list) else [patterns]))
+
+
+def mutate(measured: dict[Cell, Value], changes: list[dict]) -> dict[Cell, Value]:
+    """The cells with all changes applied to the numbers as they were; derived cells are computed anew."""
+    before, found = dict(measured), dict(measured)
+    for change in changes:
+        assert set(change) <= KEYS, change
+        n_changed = 0
+        for cell, value in before.items():
+            if not (matches(cell.table, change.get("table")) and matches(cell.row, change.get("row"))
+                    and matches(cell.column, change.get("column")) and change.get("of") in (None, value.unit)):
+                continue
+            n_changed += _apply(change, cell, value, before, found)
+        assert n_changed, f"{change} changes nothing: its names are not those of the record"
+    parts = {cell: value for cell, value in found.items() if cell.table not in ("percentages", "percentages_novm",
+                                                                                "sensitivity")}
+    return parts | derive(parts, find_roles(parts))
+
+
+def _apply(change: dict, cell: Cell, value: Value, before: dict, found: dict) -> int:
+    if change.get("drop"):
+        found.pop(cell, None)
+        return 1
+    for kind in ("copy", "swap"):
+        for part, (old, new) in change.get(kind, {}).items():
+            name = getattr(cell, part)
+            # a copy overwrites the cell named with `new` by the one named with `old`; a swap does both
+            source = name.replace(new, old) if new in name else name.replace(old, new) if kind == "swap" else name
+            if kind == "copy" and old in name and new not in name:
+                found[cell._replace(**{part: name.replace(old, new)})] = value
+                return 1
+            other = cell._replace(**{part: source})
+            if other == cell or other not in before:
+                return 0
+            found[cell] = before[other]
+            return 1
+    number = change["value"] if "value" in change else value.number * change.get("times", 1) + change.get("add", 0)
+    found[cell] = Value(float(number), value.unit)
+    return 1
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda m: m["id"])
+def test_a_mutation_fails_and_is_named(record, relations, mutation):
+    seed = record.seeds[0]
+    changed = mutate(measured_at(record, record.by_seed[seed]), mutation["change"])
+    judgements = judged(record, relations, seed, changed)
+    failing = [f"{j.against} {j.name}" if j.against != "relation" else j.name for j in judgements
+               if j.verdict in FAILING]
+    assert not passed(judgements)
+    for name in mutation["names"]:
+        assert any(found.startswith(name) for found in failing), (name, failing[:20])
+
+
+def test_there_are_at_least_twenty_mutations_and_each_has_its_own_name():
+    assert len({mutation["id"] for mutation in MUTATIONS}) == len(MUTATIONS) >= 20
+
+
+# ---- honest variants ------------------------------------------------------------------------------------------------
+
+
+def failures(judgements: list[Judgement]) -> list[str]:
+    return [f"{j.against} {j.name}: {j.measured} ({j.expected})" for j in judgements if j.verdict in FAILING]
+
+
+def test_every_recorded_seed_passes_as_itself(record, relations):
+    for seed, values in record.by_seed.items():
+        judgements = judged(record, relations, seed, measured_at(record, values))
+        assert failures(judgements) == []
+        assert passed(judgements)
+
+
+def test_every_recorded_seed_passes_when_it_is_left_out(record, relations):
+    for seed, values in record.by_seed.items():
+        judgements = judged(record.without_seed(seed), relations, seed, measured_at(record, values))
+        assert failures(judgements) == [], f"seed {seed}"
+
+
+def test_every_arithmetic_passes_by_the_drift_of_the_others(record, relations):
+    names = {rerun.arithmetic for rerun in record.drift}
+    assert len(names) >= 3, "measure the drift with `record --arithmetic`, three times at least"
+    for rerun, values in record.drift.items():
+        others = record.without_arithmetic(rerun.arithmetic)
+        judgements = judged(others, relations, rerun.seed, measured_at(record, values))
+        assert failures(judgements) == [], rerun
+
+
+@pytest.mark.parametrize(("seed", "most"), [("recorded", 0.05), ("another", 0.15)])
+def test_few_trained_numbers_are_not_judged(record, relations, seed, most):
+    chosen = record.seeds[0] if seed == "recorded" else max(record.seeds) + 1
+    judgements = judged(record, relations, chosen, measured_at(record, record.by_seed[record.seeds[0]]))
+    trained = [j for j in judgements if j.against == "record" and is_trained(record.stages[j.cell])]
+    unjudged = [j for j in trained if j.verdict == Verdict.NOT_JUDGED]
+    assert all(j.reason for j in unjudged)
+    assert len(unjudged) / len(trained) <= most, (len(unjudged), len(trained))
+
+
+def test_nothing_measured_and_nan_never_pass(record, relations):
+    seed = record.seeds[0]
+    assert not passed(judged(record, relations, seed, {}))
+    undefined = {cell: Value(math.nan, value.unit) for cell, value in
+                 measured_at(record, record.by_seed[seed]).items()}
+    assert not passed(judged(record, relations, seed, undefined))
+
+
+def test_the_record_lies_in_the_repository():
+    assert (EXPECTED / "smoke" / "drift.csv").is_file()
