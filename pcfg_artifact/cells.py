@@ -450,9 +450,8 @@ def has_model(row: str, model: str) -> bool:
 # ---- derived by stage verify, and the tool states --------------------------------------------------------------------
 
 
-def percentage(row: str, column: str, suffix: str = "") -> Cell:
-    """`suffix`: of the tables of the coarser grammar."""
-    return Cell(f"percentages{suffix}", row, column)
+def percentage(row: str, column: str, variant: str) -> Cell:
+    return Cell(approximation_table("percentages", variant), row, column)
 
 
 def near_zero(length: int | str, bound: float) -> Cell:

@@ -129,12 +129,17 @@ def read_run(profile: str, folders: Mapping[str, Folder]) -> tuple[Run, dict[Cel
             metrics.append(metric)
     measured = collect(metrics)
     stages = {Cell(*key[:3]): stage for key, stage in owners.items()}
-    derived = {**derive(measured, find_roles(measured)), **near_zero(folders)}
+    derived = derived_values(measured, folders)
     stages |= {cell: DERIVED_STAGES[cell.table] for cell in derived}
     settings = settings_hash({stage: manifest.config for stage, manifest in manifests.items()})
     run = Run(profile, manifests["grammar"].inputs["treebank"], settings, manifests["grammar"].config.get("seed"),
               stages)
     return run, measured | derived, manifests
+
+
+def derived_values(measured: Mapping[Cell, Value], folders: Mapping[str, Folder]) -> dict[Cell, Value]:
+    """What follows from the numbers of a run, and from what its stages kept for the figures."""
+    return {**derive(measured, find_roles(measured)), **near_zero(folders)}
 
 
 def near_zero(folders: Mapping[str, Folder]) -> dict[Cell, Value]:

@@ -9,10 +9,9 @@ from pathlib import Path
 import pandas as pd
 
 from pcfg_artifact.artifacts import MANIFEST, METRICS, Folder, Manifest
-from pcfg_artifact.cells import find_roles
 from pcfg_artifact.errors import UsageError
+from pcfg_artifact.records import derived_values
 from pcfg_artifact.verification.comparison import Verdict
-from pcfg_artifact.verification.derived import derive
 from pcfg_artifact.verification.measured import collect
 
 JUDGE = "verify"  # the stage that judges; numbers that follow from measured ones are its own
@@ -38,7 +37,7 @@ def load(run: str | Path) -> pd.DataFrame:
         seeds = {metric.seed for _, metric in metrics}
         seed = min(seeds) if len(seeds) == 1 else None  # a mean over several has none
         rows += [{"stage": JUDGE, **cell._asdict(), "seed": seed, "value": value.number, "unit": value.unit}
-                 for cell, value in derive(measured, find_roles(measured)).items()]
+                 for cell, value in derived_values(measured, {stage: Folder(root / stage) for stage in manifests}).items()]
         verdicts = _verdict_of_number(_verdicts(root, manifests))
     for row in rows:
         row["verdict"] = verdicts.get(" / ".join(row[name] for name in CELL))

@@ -12,7 +12,6 @@ import sys
 from pcfg_artifact.grammar import learn_pcfg
 from pcfg_artifact.probing.additive import control_reach
 from pcfg_artifact.progress import progress
-from pcfg_artifact.stages.probed import as_read
 from pcfg_artifact.tools.arguments import add_treebank_arguments, load_treebank
 from pcfg_artifact.treebank.splits import split
 
@@ -30,9 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     parts = split(load_treebank(args))
     grammar = learn_pcfg(parts.train, "vm", args.cutoff, progress)
-    train = [as_read(grammar, tree.words()) for tree in parts.train[:args.n]]
+    train = [grammar.as_read(tree.words()) for tree in parts.train[:args.n]]
     seen = {tuple(words) for words in train}
-    test = [words for tree in parts.test if tuple(words := as_read(grammar, tree.words())) not in seen]
+    test = [words for tree in parts.test if tuple(words := grammar.as_read(tree.words())) not in seen]
     print(f"{len(train):,} training and {len(test):,} test sentences")
     print(f"{'length':<8}{'additive':>10}{'memory':>10}{'pairs seen':>12}{'test spans':>12}")
     for width in args.widths:

@@ -30,8 +30,8 @@ from pcfg_artifact.records import (
 )
 from pcfg_artifact.tools.arguments import named_path
 from pcfg_artifact.treebank.reading import source_hash
+from pcfg_artifact.verification.claim_outcomes import HOLDS
 from pcfg_artifact.verification.claims_page import claims_table, detection_table, fill
-from pcfg_artifact.verification.evaluation import HOLDS
 from pcfg_artifact.verification.expectations import (
     MINIMUM_SEEDS,
     PROBES_ONLY,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from pcfg_artifact.cells import Cell, find_roles, treebank_count
-from pcfg_artifact.verification.evaluation import FAILS, HOLDS, MISSING, Comparison, evaluate
+from pcfg_artifact.verification.claim_outcomes import FAILS, HOLDS, MISSING, Comparison, evaluate
 from pcfg_artifact.verification.expectations import MINIMUM_SEEDS, Expected, Record
 from pcfg_artifact.verification.families import Family, in_words, is_trained, scaled, unscaled_width
 from pcfg_artifact.verification.history import History, history_of

@@ -8,6 +8,7 @@ from pcfg_artifact import cells
 from pcfg_artifact.cells import CORPUS_F1, LAYER, SENTENCE_F1, TREEBANK, TREES, Cell, Roles
 from pcfg_artifact.verification.measured import Measured, Value
 
+VARIANTS = ("vm", "novm")
 # row of `percentages` -> the table that holds it
 APPROXIMATIONS = {**{cells.few_symbols(n, 45): "table1" for n in (40, 20, 10)}, cells.low_rank(15, 20, 45): "table2"}
 # column that is compared -> (column of `percentages`, sign of a cost)
@@ -23,13 +24,13 @@ def derive(measured: Measured, roles: Roles) -> dict[Cell, Value]:
 def percentages(measured: Measured) -> dict[Cell, Value]:
     """What each approximation costs against the exact algorithm, in percent of the exact value."""
     found = {}
-    for variant, (row, table) in itertools.product(("", "_novm"), APPROXIMATIONS.items()):
-        for column, (name, sign) in COSTS.items():
-            exact = measured.get(Cell(f"table1{variant}", cells.EXACT, column))
-            approximate = measured.get(Cell(f"{table}{variant}", row, column))
+    for variant, (row, table) in itertools.product(VARIANTS, APPROXIMATIONS.items()):
+        for column, (cost, sign) in COSTS.items():
+            exact, approximate = (measured.get(Cell(cells.approximation_table(name, variant), what, column))
+                                  for name, what in (("table1", cells.EXACT), (table, row)))
             if exact is not None and approximate is not None and exact.number:
                 change = 100 * sign * (approximate.number / exact.number - 1)
-                found[cells.percentage(row, name, variant)] = Value(change, "percent")
+                found[cells.percentage(row, cost, variant)] = Value(change, "percent")
     return found
 
 

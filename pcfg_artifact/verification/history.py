@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from pcfg_artifact.cells import Cell, Roles, find_roles
-from pcfg_artifact.verification.evaluation import Comparison, evaluate
+from pcfg_artifact.verification.claim_outcomes import Comparison, evaluate
 from pcfg_artifact.verification.expectations import Record, Rerun
 from pcfg_artifact.verification.measured import Tables, Value, tabulate
 from pcfg_artifact.verification.relations import Relation

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from pcfg_artifact.verification.evaluation import Comparison
+from pcfg_artifact.verification.claim_outcomes import Comparison
 from pcfg_artifact.verification.relations import STRICT
 
 WIDTH, HEIGHT, MARGIN, LINE = 200, 40, 12, 16  # pixels; LINE: the height of the axis

@@ -8,8 +8,8 @@ import pytest
 from pcfg_artifact.artifacts import Metric
 from pcfg_artifact.cells import Cell, find_roles
 from pcfg_artifact.errors import CorruptArtifact, StageError
+from pcfg_artifact.verification.claim_outcomes import evaluate
 from pcfg_artifact.verification.comparison import Run, Verdict, judge, passed
-from pcfg_artifact.verification.evaluation import evaluate
 from pcfg_artifact.verification.expectations import Outcome, Rerun, add_rerun, parse_paper, summarise
 from pcfg_artifact.verification.expectations import add_seed as add_seed_with_stages
 from pcfg_artifact.verification.families import family, group

@@ -3,7 +3,7 @@
 import re
 
 from pcfg_artifact.cells import Cell, find_roles
-from pcfg_artifact.verification.evaluation import HOLDS, evaluate
+from pcfg_artifact.verification.claim_outcomes import HOLDS, evaluate
 from pcfg_artifact.verification.measured import tabulate
 
 

@@ -7,6 +7,7 @@ import pytest
 from pcfg_artifact import results, storage
 from pcfg_artifact.artifacts import Manifest, StageDir
 from pcfg_artifact.errors import CorruptArtifact, UsageError
+from pcfg_artifact.records import near_zero
 from pcfg_artifact.verification.comparison import Run, Verdict, judge
 
 
@@ -30,7 +31,8 @@ def seal(root):
 def test_every_number_is_there_once_with_its_stage_seed_unit_and_verdict(run, rows, measure, paper, relations):
     frame = results.load(run)
     assert list(frame.columns) == ["stage", "table", "row", "column", "seed", "value", "n", "unit", "verdict"]
-    measured = measure(rows)
+    measured = {cell: value for cell, value in measure(rows).items() if cell.table != "near_zero"}
+    measured |= near_zero({"probe": StageDir(run / "probe")})
     assert dict(zip(zip(frame["table"], frame["row"], frame["column"], strict=True),
                     zip(frame["value"], frame["unit"], strict=True), strict=True)) \
         == {tuple(cell): (value.number, value.unit) for cell, value in measured.items()}
@@ -48,7 +50,7 @@ def test_every_number_is_there_once_with_its_stage_seed_unit_and_verdict(run, ro
 def test_derived_numbers_belong_to_verify_and_have_no_count(run, rows):
     frame = results.load(run)
     derived = frame[frame["stage"] == "verify"]
-    assert set(derived["table"]) == {"percentages", "sensitivity"}
+    assert set(derived["table"]) == {"percentages", "percentages_novm", "near_zero", "sensitivity"}
     assert derived["n"].isna().all()
     assert (frame.loc[frame["stage"] != "verify", "n"] == 100).all()
     assert len(frame) - len(derived) == len(rows)
