@@ -36,8 +36,9 @@ def load(run: str | Path) -> pd.DataFrame:
         measured = collect(metric for _, metric in metrics)
         seeds = {metric.seed for _, metric in metrics}
         seed = min(seeds) if len(seeds) == 1 else None  # a mean over several has none
+        derived = derived_values(measured, {stage: Folder(root / stage) for stage in manifests})
         rows += [{"stage": JUDGE, **cell._asdict(), "seed": seed, "value": value.number, "unit": value.unit}
-                 for cell, value in derived_values(measured, {stage: Folder(root / stage) for stage in manifests}).items()]
+                 for cell, value in derived.items()]
         verdicts = _verdict_of_number(_verdicts(root, manifests))
     for row in rows:
         row["verdict"] = verdicts.get(" / ".join(row[name] for name in CELL))

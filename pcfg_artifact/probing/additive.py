@@ -13,7 +13,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import lsqr
 
-from pcfg_artifact.probing.control import pair_labels
+from pcfg_artifact.probing.control_labels import pair_labels
 
 PENALTIES = (0.0, 0.3, 1.0, 3.0, 10.0)  # ridge; the best on the test spans is taken, so that this is an upper bound
 

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 
+from pcfg_artifact import cells
 from pcfg_artifact.cells import Cell
 from pcfg_artifact.verification.families import MODEL, UNTRAINED, scaled
 
@@ -27,7 +28,7 @@ def distance(cell: Cell, unit: str, values: Mapping[Cell, float]) -> float:
     if answers:
         return min(answers)
     if unit == "nats" and (model := MODEL.match(cell.row.split()[0])):  # the loss of a unigram model above the optimum
-        exact, unigram = (values.get(Cell("against_optimum", f"{model.group()} mask 0.15", column), math.nan)
+        exact, unigram = (values.get(cells.against_optimum(model.group(), "mask 0.15", column), math.nan)
                           for column in ("exact", "unigram"))
         if cell.table in ("against_optimum", "optimum_gap") and "standard_error" not in cell.column:
             return abs(math.log(unigram / exact) - here)
@@ -49,10 +50,11 @@ def _answers(cell: Cell, unit: str) -> list[Cell]:
         return [Cell(table, row, "unigram") if table == "against_optimum" else UNIGRAM]
     if table == "table6" and not row.endswith("selectivity"):
         probe, task = row.split(" ", 1)
-        return [Cell(table, f"{probe} {'control' if task != 'control' else 'relative_depth'}", column)]
+        other = "control" if task != "control" else "relative_depth"
+        return [Cell(table, cells.control_row(probe, other), column)]
     if table == "table4" and MODEL.match(column):
         probe, setting, metric = row.split(" ")
-        return [Cell("figure_layers", f"{column} {probe} {setting} EOS {metric}", "L0"), *_baselines(row)]
+        return [cells.layer_score(column, probe, setting, cells.TREES, metric, 0), *_baselines(row)]
     if unit == "percent" and METRIC.search(row) and table in ("figure_layers", "spread") and column != "sd":
         return _baselines(row)
     if unit == "percent" and METRIC.match(column) and table.removesuffix("_novm") in ("table1", "table2", "ablation"):
@@ -63,4 +65,4 @@ def _answers(cell: Cell, unit: str) -> list[Cell]:
 def _baselines(name: str) -> list[Cell]:
     metric = METRIC.search(name)
     setting = "PCFG" if "PCFG" in name.split() else "PTB"
-    return [Cell("marginals", baseline, f"{setting} {metric.group()}") for baseline in BASELINES] if metric else []
+    return [cells.parser_score(baseline, setting, metric.group()) for baseline in BASELINES] if metric else []
