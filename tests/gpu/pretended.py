@@ -30,7 +30,7 @@ FREE_MEMORY = 1 << 30
 PACKAGE = str(Path(pcfg_artifact.__file__).parent)
 # Operations whose result, or the shape of it, the CPU must have before it can go on.
 READS = {"_local_scalar_dense", "nonzero", "masked_select", "_unique2", "unique_dim", "unique_consecutive", "equal"}
-COPIES = {"_to_copy", "copy_", "_copy_from"}  # may have operands on two devices
+COPIES = {"_to_copy", "copy_", "_copy_from", "_has_compatible_shallow_copy_type"}  # operands may be on two devices
 INDEXING = {"index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index"}
 
 
@@ -196,12 +196,20 @@ def pretended_gpus() -> Iterator[PretendedGpus]:
     changes = {"default_generators": (torch.default_generator,) * N_GPUS, "device_count": lambda: N_GPUS,
                "mem_get_info": lambda device=None: (FREE_MEMORY, FREE_MEMORY)}
     before = {name: getattr(torch.cuda, name) for name in changes}
+    grouped = torch._C._group_tensors_by_device_and_dtype  # reads the device where nobody can pretend
+
+    def group(tensors: Any, with_indices: bool = False) -> Any:
+        return {(gpus.device_of(lists[0][0]), dtype): (lists, indices)
+                for (_, dtype), (lists, indices) in grouped(tensors, with_indices).items()}
+
     _set(changes.items())
+    torch._C._group_tensors_by_device_and_dtype = group
     try:
         with Requests(gpus), Operations(gpus):
             yield gpus
     finally:
         _set(before.items())
+        torch._C._group_tensors_by_device_and_dtype = grouped
 
 
 def _set(values: Iterable[tuple[str, Any]]) -> None:
