@@ -1,0 +1,103 @@
+"""All else that uses a GPU, on a pretended one: the numbers of the CPU, and nothing on the wrong device."""
+
+import numpy as np
+import pytest
+import torch
+from transformers import RobertaConfig, RobertaForMaskedLM
+
+from pcfg_artifact.constructions import RelativeInsideOutside
+from pcfg_artifact.grammar import PCFG
+from pcfg_artifact.mlm.evaluation import predictions
+from pcfg_artifact.mlm.optimum import masked_sentences
+from pcfg_artifact.mlm.tokenizer import build_tokenizer
+from pcfg_artifact.parsing import inside_outside
+from pcfg_artifact.parsing.masks import Masking
+from pcfg_artifact.parsing.options import EngineOptions
+from pcfg_artifact.parsing.torch_engine import TorchEngine
+from pcfg_artifact.probing.attended_distance import attended_distances
+from pcfg_artifact.probing.representations import extract
+from pcfg_artifact.probing.two_layer_probe import TwoLayerProbe
+from pcfg_artifact.ragged import Ragged
+
+CUDA = "cuda:1"
+WORDS = ("she", "eats", "fish", "now")
+SENTENCES = [["she", "eats", "fish"], ["fish", "eats", "eats", "she", "now"], ["she"], ["eats", "fish"]]
+
+
+@pytest.fixture(scope="module")
+def grammar() -> PCFG:
+    """Every kind of rule: two leaves, a leaf on either side, two inner children; one of probability zero."""
+    return PCFG.from_rules(
+        root={"S": 1.0},
+        binary=[("S", "N", "VP", 0.5), ("S", "S", "S", 0.2), ("S", "S", "N", 0.1), ("S", "N", "V", 0.2),
+                ("VP", "V", "N", 0.75), ("VP", "VP", "N", 0.25), ("VP", "V", "VP", 0.0)],
+        lexical=[("N", "she", 0.5), ("N", "fish", 0.5), ("V", "eats", 0.6), ("V", "fish", 0.4)])
+
+
+@pytest.fixture(scope="module")
+def model():
+    torch.manual_seed(0)
+    return RobertaForMaskedLM(RobertaConfig(
+        vocab_size=5 + len(WORDS), hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
+        max_position_embeddings=14, pad_token_id=1, type_vocab_size=1, attn_implementation="eager"))
+
+
+def test_the_engine(grammar, gpus):
+    lines = ("she eats fish", "she fish", "she eats fish she fish fish she eats fish fish")
+    sentences = [line.split() for line in lines]
+    for options in ({"outside": "pruned"}, {"outside": "full"}):
+        expected = inside_outside(grammar, sentences, backend="cpu", **options)
+        found = inside_outside(grammar, sentences, backend="torch", device=CUDA, **options)
+        for one, other in zip(found, expected, strict=True):
+            assert one.log_prob == pytest.approx(other.log_prob, rel=1e-12)
+            assert np.allclose(one.marginals, other.marginals, atol=1e-12)
+    assert gpus.waits
+
+
+def test_a_rule_matrix_left_on_the_cpu_is_refused(grammar, gpus):
+    engine = TorchEngine(grammar, EngineOptions(device=CUDA))
+    engine.to_left = engine.to_left.cpu()
+    with pytest.raises(RuntimeError, match="same device"):
+        list(engine.charts([np.full((5, 2), 0.5)]))
+
+
+def test_fits_of_the_2_layer_probe(gpus):
+    rng = np.random.default_rng(0)
+    x, labels = rng.normal(size=(50, 4)).astype(np.float32), rng.integers(0, 3, 50)
+    probe = TwoLayerProbe(n_hidden=3, epochs=4, milestones=(2,), batch_size=20)
+    for targets in (labels, labels.astype(np.float64)):
+        found, expected = (probe.fit(x.copy(), targets, (0, 1), device=device) for device in (CUDA, "cpu"))
+        assert str(found.weights.device) == CUDA
+        assert np.array_equal(found.predict(x), expected.predict(x))
+        assert np.array_equal(found.losses, expected.losses)
+
+
+def test_hidden_states_and_attention(model, gpus):
+    tokenizer = build_tokenizer(WORDS, 12)
+
+    def states(device):
+        return extract(model, tokenizer, SENTENCES, lambda _, shape: np.zeros(shape, np.float32), max_tokens=10,
+                       device=device)
+
+    for found, expected in zip(states(CUDA), states("cpu"), strict=True):
+        assert np.array_equal(found, expected)
+    found, expected = (attended_distances(model, tokenizer, SENTENCES, max_tokens=10, device=d) for d in (CUDA, "cpu"))
+    assert torch.equal(found[0], expected[0])
+    model.to("cpu")
+
+
+def test_predictions_of_masked_words(model, grammar, gpus):
+    rng = np.random.default_rng(0)
+    sentences = Ragged.from_rows([rng.integers(0, 3, n) for n in (4, 7, 5, 9)], np.uint16)
+    masked = masked_sentences(grammar, sentences, Masking(0.4), seed=0, n=4, max_length=10)
+    found, expected = (dict(predictions(model.to(device), masked, 16)) for device in (CUDA, "cpu"))
+    assert found.keys() == expected.keys()
+    assert all(np.array_equal(found[s], expected[s]) for s in expected)
+
+
+def test_a_constructed_transformer(grammar, gpus):
+    sentence = ["she", "eats", "fish"]
+    model = RelativeInsideOutside(grammar, max_length=5)
+    expected = model.read_charts(model(sentence))
+    found = model.to(CUDA).read_charts(model.to(CUDA)(sentence))
+    assert all(np.array_equal(one, other) for one, other in zip(found, expected, strict=True))
