@@ -106,7 +106,7 @@ def test_a_crash_at_every_write_fsync_and_rename_ends_with_the_same_files(tmp_pa
     events = count_events(monkeypatch, tmp_path / "whole")
     expected = contents(tmp_path / "whole")
     assert {"write", "fsync", "rename"} == set(events)
-    assert len(events) > 100
+    assert len(events) > 80
     for n in range(1, len(events) + 1):
         root = tmp_path / str(n)
         assert die_at(n, lambda: work(root)) == DEAD, n  # noqa: B023 - called at once

@@ -17,6 +17,7 @@ from pcfg_artifact.artifacts import Manifest, StageDir
 from pcfg_artifact.cli import main
 from pcfg_artifact.config import load_profile
 from pcfg_artifact.errors import CorruptArtifact, StageError
+from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.machine import Hardware, Machine
 from pcfg_artifact.mlm.training import Progress
 from pcfg_artifact.probing.probe_rows import Unit
@@ -157,9 +158,8 @@ def test_lost_facts_of_a_finished_model_cost_the_facts_alone(stage, monkeypatch)
     for name in ("check_shards", "check_shapes", "write_jobs"):
         monkeypatch.setattr(pretrain, name, lambda *_: None)
     monkeypatch.setattr(pretrain, "against_optimum", lambda *_: [])
-    inputs = SimpleNamespace(pcfg=lambda: SimpleNamespace(words=("a",)))
-    sample = artifacts.Folder(stage.root)
-    monkeypatch.setattr(SimpleNamespace, "__getitem__", lambda self, name: sample, raising=False)
+    inputs = Inputs({"sample": stage.root}, "none")
+    monkeypatch.setattr(inputs, "pcfg", lambda: SimpleNamespace(words=("a",)))
     assert not stage.has(f"scratch/A1L1/{trainer.FACTS}")
     pretrain.run(CONFIG, inputs, stage, Machine("cpu", 1))
     assert stage.facts["A1L1"] == {"sentences_left_out": 0}

@@ -109,11 +109,13 @@ def main(treebank: str, root: Path) -> None:
     for line in sys.stdin:
         shutil.rmtree(out, ignore_errors=True)
         log.write_bytes(b"")
+        started = time.monotonic()
         died, _ = attempt(treebank, out, log, **json.loads(line))
         code, _ = attempt(treebank, out, log)
         found = promised(out)
         differ = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
-        print(json.dumps({"died": died, "code": code, "differ": differ, "log": log.read_text()[-2000:]}), flush=True)
+        print(json.dumps({"died": died, "code": code, "differ": differ, "seconds": time.monotonic() - started,
+                          "log": log.read_text()[-2000:]}), flush=True)
 
 
 if __name__ == "__main__":
