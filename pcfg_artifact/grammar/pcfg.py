@@ -121,15 +121,19 @@ class PCFG:
             head, word = next((a, w) for a, w, _ in lexical if a in both)
             left, right = next((b, c) for a, b, c, _ in binary if a == head)
             raise GrammarError(
-                f"{head!r} heads both binary and lexical rules, {head} -> {left} {right} and {head} -> {word!r}; "
+                f"{head!r} heads both binary and lexical rules, {_rule(head, left, right)} and {_rule(head)} {word!r}; "
                 f"in-terminals and pre-terminals must be disjoint: give the words a symbol of their own")
         index = {name: a for a, name in enumerate(interminals + preterminals)}
         word_index = {w: i for i, w in enumerate(words)}
-        mentioned = [(name, f"the rule {a} -> {b} {c}") for a, b, c, _ in binary for name in (b, c)]
-        mentioned += [(name, "the root distribution") for name in root]
-        for name, where in mentioned:
+        for a, b, c, _ in binary:
+            for name in (b, c):
+                if name not in index:
+                    raise GrammarError(f"{name!r} in the rule {_rule(a, b, c)} heads no rule; every non-terminal needs "
+                                       f"at least one")
+        for name in root:
             if name not in index:
-                raise GrammarError(f"{name!r} in {where} heads no rule; every non-terminal needs at least one")
+                raise GrammarError(f"{name!r} in the root distribution heads no rule; every non-terminal needs at "
+                                   f"least one")
         root_vector = np.zeros(len(index))
         for name, p in root.items():
             root_vector[index[name]] = p
@@ -241,3 +245,9 @@ class PCFG:
             raise GrammarError(f"{path}: {error}") from error
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise GrammarError(f"{path}: the grammar's parts do not fit together ({error}); learn it again") from error
+
+
+def _rule(parent: str, *children: str) -> str:
+    """A rule for a message: one line, whatever its symbols are called."""
+    names = [name if name.isprintable() else repr(name) for name in (parent, *children)]
+    return " ".join([names[0], "->", *names[1:]])

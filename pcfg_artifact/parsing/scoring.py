@@ -7,16 +7,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from pcfg_artifact.errors import UsageError
+from pcfg_artifact.parsing.punctuation import PENN, WORD_TAGS, is_punctuation
 from pcfg_artifact.treebank.tree import Tree
 
+__all__ = ["CONVENTIONS", "WORD_TAGS", "Convention", "SpanF1", "gold_spans", "span_f1"]
+
 Span = tuple[int, int]
-
-# Tags of words; every other tag is punctuation where a convention drops it.
-WORD_TAGS = frozenset((
-    "CC", "CD", "DT", "EX", "FW", "IN", "JJ", "JJR", "JJS", "LS", "MD", "NN", "NNS", "NNP", "NNPS", "PDT", "POS",
-    "PRP", "PRP$", "RB", "RBR", "RBS", "RP", "SYM", "TO", "UH", "VB", "VBD", "VBG", "VBN", "VBP", "VBZ", "WDT", "WP",
-    "WP$", "WRB", "AFX"))
-
 
 @dataclass(frozen=True)
 class Convention:
@@ -84,11 +80,12 @@ def gold_spans(tree: Tree, binary: bool) -> set[Span]:
     return spans
 
 
-def _kept_fenceposts(tree: Tree, convention: Convention) -> list[int]:
+def _kept_fenceposts(tree: Tree, convention: Convention, punctuation: str) -> list[int]:
     """The fencepost that each fencepost becomes once the dropped tokens are gone."""
     posts = [0]
-    for tag in tree.tags():
-        posts.append(posts[-1] + (convention.keep_punctuation or tag in WORD_TAGS))
+    for leaf in tree.preterminals():
+        is_kept = convention.keep_punctuation or not is_punctuation(leaf.label, leaf.word or "", punctuation)
+        posts.append(posts[-1] + is_kept)
     return posts
 
 
@@ -104,8 +101,12 @@ def _f1(true_positives: int, n_gold: int, n_predicted: int) -> float:
     return 200.0 * true_positives / total if total else float("nan")
 
 
-def span_f1(gold_trees: Sequence[Tree], predicted_spans: Sequence[Iterable[Span]], convention: str = "PB") -> SpanF1:
-    """Unlabelled F1 of predicted spans (i, j) against trees with treebank labels (undo binarisation first)."""
+def span_f1(gold_trees: Sequence[Tree], predicted_spans: Sequence[Iterable[Span]], convention: str = "PB",
+            punctuation: str = PENN) -> SpanF1:
+    """Unlabelled F1 of predicted spans (i, j) against trees with treebank labels (undo binarisation first).
+
+    punctuation: the rule that says what a convention drops (punctuation.py).
+    """
     if convention not in CONVENTIONS:
         raise UsageError(f"convention {convention!r} is unknown; expected one of {', '.join(CONVENTIONS)}")
     if len(gold_trees) != len(predicted_spans):
@@ -114,7 +115,7 @@ def span_f1(gold_trees: Sequence[Tree], predicted_spans: Sequence[Iterable[Span]
     sentence_scores: list[float] = []
     hits, n_gold, n_predicted = (Counter[int]() for _ in range(3))
     for tree, spans in zip(gold_trees, predicted_spans, strict=True):
-        posts = _kept_fenceposts(tree, switches)
+        posts = _kept_fenceposts(tree, switches, punctuation)
         gold = _counted(gold_spans(tree, switches.binary_gold), posts, switches)
         predicted = _counted(spans, posts, switches)
         if gold and predicted:

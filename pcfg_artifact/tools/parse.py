@@ -1,15 +1,20 @@
 """Parse sentences with a grammar, or score a grammar on a treebank.
 
 Sentences: one a line, words separated by blanks, from FILE or standard input; one bracketed tree a line comes out, for
-an empty line an empty line.  With --treebank: unlabelled F1 in the named conventions, beside trees that know nothing
-but the length of the sentence, and beside the latent-variable PCFG if the grammar folder holds one.  A sentence without
-probability is tried again with its rarer words as unknown ones, then becomes right-branching; how often is said on
-standard error, or below the table.
+an empty line an empty line.  With --scores: a line of JSON for each, with the log probability of the sentence (Viterbi:
+and of the tree) and the posterior probability of every node.
+
+With --treebank: unlabelled F1 in the named conventions, beside trees that know nothing but the length of the sentence,
+and beside the latent-variable PCFG if the grammar folder holds one; --labelled adds labelled scores as evalb has them.
+
+A sentence without probability is tried again with its rarer words as unknown ones, then becomes right-branching; how
+often is said on standard error, or below the table.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,7 +26,6 @@ from pcfg_artifact.grammar.latent import LatentPCFG
 from pcfg_artifact.parsing import (
     BASELINES,
     CONVENTIONS,
-    EngineOptions,
     LatentChart,
     Parse,
     gold_spans,
@@ -30,11 +34,9 @@ from pcfg_artifact.parsing import (
     latent_parses,
     parses,
     span_f1,
-    viterbi_trees,
-    with_retries,
 )
 from pcfg_artifact.parsing.decoding import RARE_BELOW, Span
-from pcfg_artifact.parsing.labelling import NO_LABEL
+from pcfg_artifact.parsing.punctuation import AUTO, PENN, RULES, choose_rule
 from pcfg_artifact.parsing.registry import backends
 from pcfg_artifact.progress import progress
 from pcfg_artifact.seeding import stream
@@ -43,10 +45,13 @@ from pcfg_artifact.tools.arguments import (
     add_treebank_arguments,
     load_grammar,
     load_treebank,
+    named_path,
     refuse_counts,
     refuse_unwritable,
 )
-from pcfg_artifact.tools.sentences import HELP, read_sentences
+from pcfg_artifact.tools.parse_labelled import print_labelled
+from pcfg_artifact.tools.parse_trees import Scored, engine_options, recall_trees, viterbi_trees
+from pcfg_artifact.tools.sentences import read_sentences
 from pcfg_artifact.treebank.binarise import unbinarise
 from pcfg_artifact.treebank.splits import split
 from pcfg_artifact.treebank.tree import Tree
@@ -62,12 +67,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="most correct spans expected, the most probable tree, or most correct spans by the "
                              "latent-variable PCFG (recall)")
     parser.add_argument("--unbinarise", action="store_true", help="viterbi: trees as in the treebank")
+    parser.add_argument("--scores", action="store_true",
+                        help="JSON lines: every tree with its log probability and the marginal of every span")
     add_treebank_arguments(parser, "score on these trees instead, by most correct spans expected")
     parser.add_argument("--split", choices=("all", "train", "test"), default="test", help="of the treebank (test)")
     parser.add_argument("--max-length", type=int, metavar="L", help="leave out longer trees, and count them")
     parser.add_argument("--limit", type=int, metavar="N", help="the first N trees only")
     parser.add_argument("--conventions", nargs="+", choices=tuple(CONVENTIONS), default=("PB", "KIM"),
                         metavar="NAME", help=f"of F1: {', '.join(CONVENTIONS)} (PB KIM)")
+    parser.add_argument("--punctuation", choices=(AUTO, *RULES), default=AUTO,
+                        help="what KIM drops: by Penn's tags, by the form of words, or what fits the treebank (auto)")
+    parser.add_argument("--labelled", action="store_true", help="labelled scores too, of Labelled Recall and Viterbi")
+    parser.add_argument("--evalb", type=named_path, metavar="DIR",
+                        help="--labelled, and write gold and predicted trees there as evalb reads them")
     parser.add_argument("--backend", choices=backends(), default="auto", help="engine (auto)")
     parser.add_argument("--device", default="cpu", help="cpu, or cuda for the torch engine (cpu)")
     parser.add_argument("--seed", type=int, default=0, help="of the random trees (0)")
@@ -79,23 +91,30 @@ def run(args: argparse.Namespace) -> int:
     if args.treebank is not None and (args.decode != "recall" or args.file != "-"):
         raise UsageError("--treebank scores trees of most correct spans expected; leave out FILE and --decode, which "
                          "are for parsing sentences (the latent-variable PCFG is scored where the grammar has one)")
+    if args.scores and (args.treebank is not None or args.decode == "latent" or args.unbinarise):
+        raise UsageError("--scores gives the nodes of Labelled-Recall or Viterbi trees of sentences; leave out "
+                         "--treebank, --decode latent and --unbinarise")
+    if args.treebank is None and (args.evalb is not None or args.labelled):
+        raise UsageError("--labelled and --evalb score trees of a treebank; give it with --treebank SOURCE")
     refuse_counts(("--max-length", args.max_length, 1), ("--limit", args.limit, 1))
-    grammar, attempts = load_grammar(args.grammar), Counter[int]()
+    grammar = load_grammar(args.grammar)
+    attempts: Counter[int] = Counter()
     needs_latent = args.decode == "latent" or (args.treebank is not None and LatentPCFG.is_in(args.grammar))
     latent = LatentPCFG.load(args.grammar, grammar) if needs_latent else None
     if args.treebank is not None:
         return _score(grammar, latent, args)
     refuse_unwritable(grammar.nonterminals, args.grammar, "symbol")
     for block in _blocks(read_sentences(args.file)):
-        for tree, n_attempts in _trees(grammar, latent, block, args):
-            attempts[n_attempts] += 1
-            print("" if tree is None else tree)
+        for words, scored in zip(block, _trees(grammar, latent, block, args), strict=True):
+            attempts[scored.n_attempts] += 1
+            if args.scores:
+                print(json.dumps(scored.as_json(words), ensure_ascii=False, allow_nan=False))
+            elif scored.tree is not None and args.unbinarise:
+                print(unbinarise(scored.tree))
+            else:
+                print("" if scored.tree is None else scored.tree)
     _report(attempts, sys.stderr)
     return 0
-
-
-def _options(args: argparse.Namespace) -> EngineOptions:
-    return EngineOptions(args.backend, args.device)
 
 
 # ---- sentences in, trees out -----------------------------------------------------------------------------------------
@@ -113,51 +132,16 @@ def _blocks(lines: Iterator[list[str]]) -> Iterator[list[list[str]]]:
 
 
 def _trees(grammar: PCFG, latent: LatentPCFG | None, sentences: Sequence[list[str]], args: argparse.Namespace
-           ) -> Iterator[tuple[Tree | None, int]]:
-    """The tree of every sentence and the number of the attempt that gave it (0: nothing to parse)."""
-    found: Iterator[tuple[Tree | None, int]]
+           ) -> Iterator[Scored]:
     if latent is not None:
-        found = ((labelled_tree(grammar, chart, [""] * chart.length), plain.n_attempts)
-                 for plain, chart in latent_parses(latent, sentences, _options(args)))
+        found = latent_parses(latent, sentences, engine_options(args))
+        for words, (plain, chart) in zip(sentences, found, strict=True):
+            tree = labelled_tree(grammar, chart, words)
+            yield Scored(tree, 0 if tree is None else plain.n_attempts, plain.log_prob, None, [])
     elif args.decode == "viterbi":
-        found = _viterbi_trees(grammar, sentences, args.unbinarise, _options(args))
+        yield from viterbi_trees(grammar, sentences, args, with_marginals=args.scores)
     else:
-        found = with_retries(grammar, sentences, lambda chart, ids, n_attempts: (
-            labelled_tree(grammar, chart, [""] * len(ids)), n_attempts), _options(args))
-    for words, (tree, n_attempts) in zip(sentences, found, strict=True):
-        yield (_with_words(tree, words), n_attempts) if tree is not None else (None, 0)
-
-
-def _viterbi_trees(grammar: PCFG, sentences: Sequence[list[str]], is_unbinarised: bool, options: EngineOptions
-                   ) -> Iterator[tuple[Tree | None, int]]:
-    found: dict[int, tuple[Tree | None, int]] = {}
-    for n_attempts, rare_below in ((1, None), (2, RARE_BELOW)):
-        left = [s for s in range(len(sentences)) if s not in found]
-        ids = [grammar.encode(sentences[s], rare_below=rare_below) for s in left]
-        for s, (_, tree) in zip(left, viterbi_trees(grammar, ids, options), strict=True):
-            if tree is not None:
-                found[s] = (unbinarise(tree) if is_unbinarised else tree), n_attempts
-    return (found.get(s, (_right_branching(words), 3)) for s, words in enumerate(sentences))
-
-
-def _right_branching(words: Sequence[str]) -> Tree | None:
-    tree = None
-    for word in reversed(words):
-        leaf = Tree(NO_LABEL, word=word)
-        tree = leaf if tree is None else Tree(NO_LABEL, (leaf, tree))
-    return tree
-
-
-def _with_words(tree: Tree, words: Sequence[str]) -> Tree:
-    """The same tree over the words as they were written."""
-    stack: list[Tree] = []
-    left = list(words)
-    for node in reversed(list(tree.preorder())):  # from the right, children are complete before their parent
-        if node.is_preterminal:
-            stack.append(Tree(node.label, word=left.pop()))
-        else:
-            stack.append(Tree(node.label, tuple(stack.pop() for _ in node.children)))
-    return stack[0]
+        yield from recall_trees(grammar, sentences, args, with_marginals=args.scores)
 
 
 def _report(attempts: Counter, file: TextIO) -> None:
@@ -175,16 +159,19 @@ def _score(grammar: PCFG, latent: LatentPCFG | None, args: argparse.Namespace) -
     chosen = [tree for tree in trees if args.max_length is None or len(tree.words()) <= args.max_length][:args.limit]
     if not chosen:
         raise UsageError(f"no tree of {args.treebank} is left to score; check --split, --max-length and --limit")
+    rule, share = PENN, 0.0
+    if not all(CONVENTIONS[name].keep_punctuation for name in args.conventions):
+        rule, share = choose_rule(chosen, args.punctuation)
     sentences = [tree.words() for tree in chosen]
     attempts: Counter = Counter()
     rows: dict[str, list[Iterable[Span]]] = {"Inside-Outside": []}
     n_not_positive = 0
     found: Iterator[tuple[Parse, LatentChart | None]]
     if latent is None:
-        found = ((parse, None) for parse in parses(grammar, sentences, _options(args)))
+        found = ((parse, None) for parse in parses(grammar, sentences, engine_options(args)))
     else:
         rows["latent PCFG"] = []
-        found = latent_parses(latent, sentences, _options(args))
+        found = latent_parses(latent, sentences, engine_options(args))
     for plain, chart in progress(found, total=len(sentences), desc="parsing"):
         attempts[plain.n_attempts] += 1
         rows["Inside-Outside"].append(plain.spans)
@@ -196,21 +183,26 @@ def _score(grammar: PCFG, latent: LatentPCFG | None, args: argparse.Namespace) -
     rows |= {f"{name}-branching" if name in ("right", "left") else name: [parse(n, rng) for n in lengths]
              for name, parse in BASELINES.items()}
     rows["ceiling (binarised gold)"] = [gold_spans(tree, binary=True) for tree in chosen]
-    _print_table(chosen, rows, args.conventions)
+    _print_table(chosen, rows, args.conventions, rule)
+    if share:
+        print(f"punctuation by the rule {rule} ({RULES[rule]}): {100 * share:.1f}% of the tokens")
     _report(attempts, sys.stdout)
     if latent is not None:
         print(f"latent PCFG: the estimated probability of {n_not_positive:,} sentences is not positive; "
               f"trees rest on absolute marginals")
+    if args.labelled or args.evalb is not None:
+        print_labelled(grammar, chosen, rule, args)
     if len(chosen) < len(trees):
         print(f"{len(trees) - len(chosen):,} of {len(trees):,} trees left out by --max-length or --limit")
     return 0
 
 
-def _print_table(gold: Sequence[Tree], rows: dict[str, list[Iterable[Span]]], conventions: Sequence[str]) -> None:
+def _print_table(gold: Sequence[Tree], rows: dict[str, list[Iterable[Span]]], conventions: Sequence[str],
+                 punctuation: str) -> None:
     print("unlabelled F1 in percent, sentence / corpus")
     for name in conventions:
         print(f"  {CONVENTIONS[name]}")
     print(f"{'':<26}" + "".join(f"{name:>16}" for name in conventions))
     for name, spans in rows.items():
-        scores = (span_f1(gold, spans, convention) for convention in conventions)
+        scores = (span_f1(gold, spans, convention, punctuation) for convention in conventions)
         print(f"{name:<26}" + "".join(f"{f'{f1.sentence:.2f} / {f1.corpus:.2f}':>16}" for f1 in scores))

@@ -75,7 +75,7 @@ def first_swallowed(text: str, found: Sequence[Found]) -> Broken | None:
 
     A closing bracket missing in one tree and one too many in a later one make one tree of all between them.  It shows
     where most trees end before the next line that opens a bracket at their indentation, and this one runs over lines
-    that each open a bracket with the label of a whole tree.
+    that open brackets with labels of whole trees.
     """
     begins = {begin for _, begin, _ in found}
     inner = [start for start in _tree_starts(text) if start not in begins]
@@ -83,7 +83,7 @@ def first_swallowed(text: str, found: Sequence[Found]) -> Broken | None:
         return None
     over = [(item, starts) for item in found if (starts := _within(inner, item.begin, item.end))]
     roots = {item.tree.label for item in found}
-    suspects = [(item, starts) for item, starts in over if all(_label_at(text, start) in roots for start in starts)]
+    suspects = [(item, starts) for item, starts in over if _begin_trees(text, starts, roots)]
     n_single, n_over = len(found) - len(over), len(over) - len(suspects)
     if not suspects or (n_over and n_over >= n_single):
         return None
@@ -182,8 +182,8 @@ class _Recovery:
         return found, lost
 
     def _looks_swallowed(self, c: int, roots: set[str]) -> bool:
-        below = (self.text.find("(", *self.chunks[d]) for d in range(c + 1, self.ends[c] + 1))
-        return all(_label_at(self.text, start) in roots for start in below)
+        below = [self.text.find("(", *self.chunks[d]) for d in range(c + 1, self.ends[c] + 1)]
+        return _begin_trees(self.text, below, roots)
 
     def _join(self, c: int) -> Piece | None:
         """The chunks from c to the one that closes its brackets, if it needs others and there is such a one."""
@@ -272,9 +272,10 @@ def _tree_starts(text: str) -> list[int]:
     return [match.end() - 1 for match in re.finditer(rf"^[^\S\n]{{0,{width}}}\(", text, re.MULTILINE)]
 
 
-def _label_at(text: str, start: int) -> str:
-    match = LABEL.match(text, start)
-    return match[1] if match else ""
+def _begin_trees(text: str, starts: list[int], roots: set[str]) -> bool:
+    """Whether most brackets at these positions have labels of whole trees; a damaged label may be among them."""
+    labels = [match[1] for start in starts if (match := LABEL.match(text, start))]
+    return 3 * sum(label in roots for label in labels) > 2 * len(labels)
 
 
 def _within(positions: list[int], begin: int, end: int) -> list[int]:

@@ -3,6 +3,7 @@
 import io
 import json
 
+import numpy as np
 import pytest
 
 from pcfg_artifact.cli import main
@@ -113,3 +114,41 @@ def test_a_file_of_sentences_with_a_mark_or_a_nul(tmp_path):
     for name in ("nowhere.txt", "a\0b"):
         with pytest.raises(UsageError, match="cannot read sentences"):
             list(read_sentences(name))
+def test_parse_gives_log_probabilities_and_marginals_as_json_lines(grammar_folder, capsys, monkeypatch):
+    for decode in ("recall", "viterbi"):
+        monkeypatch.setattr("sys.stdin", io.StringIO("she eats fish\n\neats\n"))
+        assert main(["parse", "--grammar", grammar_folder, "--scores", "--decode", decode]) == 0
+        good, empty, impossible = map(json.loads, capsys.readouterr().out.splitlines())
+        # P(she eats fish) = 1 * .5 * .75 * .6 * .5, and it has one tree
+        assert good["log_prob"] == pytest.approx(np.log(0.1125))
+        assert good["tree"] == "(S (NP she) (VP (V eats) (NP fish)))"
+        assert [(s["start"], s["end"], s["label"]) for s in good["spans"]] == [
+            (0, 1, "NP"), (1, 2, "V"), (2, 3, "NP"), (1, 3, "VP"), (0, 3, "S")]
+        assert [s["marginal"] for s in good["spans"]] == pytest.approx([1.0] * 5)
+        assert (empty["words"], empty["tree"], empty["spans"]) == ([], None, [])
+        assert (impossible["log_prob"], impossible["attempts"], impossible["tree"]) == (None, 3, "(X eats)")
+        assert ("tree_log_prob" in good) == (decode == "viterbi")
+        if decode == "viterbi":
+            assert good["tree_log_prob"] == pytest.approx(good["log_prob"])
+            assert impossible["tree_log_prob"] is None
+
+
+def test_parse_writes_gold_and_predicted_trees_for_evalb_with_labelled_scores(capsys, tmp_path):
+    tree = "(S (NP (DT the) (NN cat)) (VP (VBD saw) (NP (DT the) (NN dog))) (. .))"
+    (tmp_path / "trees.mrg").write_text(f"{tree}\n" * 40)
+    source, folder = str(tmp_path / "trees.mrg"), str(tmp_path / "grammar")
+    assert main(["learn", "--treebank", source, "--out", folder]) == 0
+    assert main(["parse", "--grammar", folder, "--treebank", source, "--evalb", str(tmp_path / "evalb")]) == 0
+    out = capsys.readouterr().out
+    assert "punctuation by the rule penn (every tag but the Penn Treebank's tags of words): 16.7% of the tokens" in out
+    for name in ("labelled recall", "viterbi"):
+        assert [line.split()[-5:] for line in out.splitlines() if line.startswith(name)] == [["100.00"] * 5]
+    for name in ("gold", "labelled_recall", "viterbi"):
+        assert (tmp_path / "evalb" / f"{name}.trees").read_text() == f"(TOP {tree})\n" * 2
+
+
+@pytest.mark.parametrize("arguments", [["--labelled"], ["--evalb", "x"], ["--scores", "--treebank", "embedded"],
+                                       ["--scores", "--decode", "latent"]])
+def test_scores_that_do_not_fit_the_request_are_refused(grammar_folder, capsys, arguments):
+    assert main(["parse", "--grammar", grammar_folder, *arguments]) == 2
+    assert capsys.readouterr().err.startswith("error: --")

@@ -1,0 +1,107 @@
+"""Trees of sentences for `parse`: by Labelled Recall or Viterbi, over the words as they were written."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pcfg_artifact.grammar import PCFG
+from pcfg_artifact.parsing import EngineOptions, viterbi
+from pcfg_artifact.parsing.charts import Chart
+from pcfg_artifact.parsing.confidence import Node, node_marginals
+from pcfg_artifact.parsing.decoding import RARE_BELOW, with_retries
+from pcfg_artifact.parsing.engine import each_chart
+from pcfg_artifact.parsing.labelling import NO_LABEL, labelled_tree
+from pcfg_artifact.treebank.tree import Tree
+
+
+class Scored(NamedTuple):
+    """A tree with grammar labels and how sure the grammar is of it.
+
+    n_attempts as in decoding.Parse, 0: an empty sentence.  log_prob: of the sentence; tree_log_prob: of the most
+    probable tree, for Viterbi alone.
+    """
+
+    tree: Tree | None
+    n_attempts: int
+    log_prob: float
+    tree_log_prob: float | None
+    nodes: list[Node]
+
+    def as_json(self, words: Sequence[str]) -> dict[str, Any]:
+        """Plain values; no probability at all is null."""
+        return {"words": list(words), "tree": None if self.tree is None else str(self.tree),
+                "attempts": self.n_attempts, "log_prob": _finite(self.log_prob),
+                **({} if self.tree_log_prob is None else {"tree_log_prob": _finite(self.tree_log_prob)}),
+                "spans": [node._asdict() for node in self.nodes]}
+
+
+def engine_options(args: argparse.Namespace) -> EngineOptions:
+    """The engine that --backend and --device ask for."""
+    return EngineOptions(backend=args.backend, device=args.device)
+
+
+def _finite(value: float) -> float | None:
+    return value if np.isfinite(value) else None
+
+
+def recall_trees(grammar: PCFG, sentences: Sequence[list[str]], args: argparse.Namespace, *, with_marginals: bool
+                 ) -> Iterator[Scored]:
+    def read(chart: Chart, _: np.ndarray, n_attempts: int) -> tuple[Tree | None, int, float, list[Node]]:
+        tree = labelled_tree(grammar, chart, [""] * chart.length)
+        is_asked = with_marginals and tree is not None
+        return tree, n_attempts, chart.log_prob, node_marginals(grammar, chart, tree) if is_asked else []
+
+    found = with_retries(grammar, sentences, read, engine_options(args))
+    for words, (tree, n_attempts, log_prob, nodes) in zip(sentences, found, strict=True):
+        yield Scored(None, 0, log_prob, None, []) if tree is None else \
+            Scored(with_words(tree, words), n_attempts, log_prob, None, nodes)
+
+
+def viterbi_trees(grammar: PCFG, sentences: Sequence[list[str]], args: argparse.Namespace, *, with_marginals: bool
+                  ) -> Iterator[Scored]:
+    options = engine_options(args)
+    for words in sentences:
+        ids, best, tree, n_attempts = viterbi_tree(grammar, words, options)
+        if not words:
+            yield Scored(None, 0, -np.inf, best, [])
+            continue
+        log_prob, nodes = -np.inf, []
+        if with_marginals:
+            chart = next(each_chart(grammar, [ids], options))
+            log_prob, nodes = chart.log_prob, node_marginals(grammar, chart, tree)
+        yield Scored(with_words(tree, words), n_attempts, log_prob, best, nodes)
+
+
+def viterbi_tree(grammar: PCFG, words: list[str], options: EngineOptions) -> tuple[np.ndarray, float, Tree, int]:
+    """Word ids as they were read, log probability of the tree, the tree, and the attempt that gave it."""
+    ids = np.zeros(0, np.int32)
+    for n_attempts, rare_below in ((1, None), (2, RARE_BELOW)):
+        ids = grammar.encode(words, rare_below=rare_below)
+        best, tree = viterbi(grammar, ids, options)
+        if tree is not None:
+            return ids, best, tree, n_attempts
+    return ids, -np.inf, right_branching_tree(words), 3
+
+
+def right_branching_tree(words: Sequence[str]) -> Tree:
+    """The tree of a sentence to which the grammar gives no probability."""
+    tree = Tree(NO_LABEL, (), words[-1] if words else "")
+    for word in reversed(words[:-1]):
+        tree = Tree(NO_LABEL, (Tree(NO_LABEL, (), word), tree))
+    return tree
+
+
+def with_words(tree: Tree, words: Sequence[str]) -> Tree:
+    """The same tree over the words as they were written."""
+    stack: list[Tree] = []
+    left = list(words)
+    for node in reversed(list(tree.preorder())):  # from the right, children are complete before their parent
+        if node.is_preterminal:
+            stack.append(Tree(node.label, word=left.pop()))
+        else:
+            stack.append(Tree(node.label, tuple(stack.pop() for _ in node.children)))
+    return stack[0]
