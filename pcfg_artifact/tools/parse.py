@@ -51,7 +51,7 @@ from pcfg_artifact.tools.arguments import (
 )
 from pcfg_artifact.tools.parse_labelled import print_labelled
 from pcfg_artifact.tools.parse_trees import Scored, engine_options, recall_trees, viterbi_trees
-from pcfg_artifact.tools.sentences import read_sentences
+from pcfg_artifact.tools.sentences import HELP, read_sentences
 from pcfg_artifact.treebank.binarise import unbinarise
 from pcfg_artifact.treebank.splits import split
 from pcfg_artifact.treebank.tree import Tree

@@ -52,8 +52,8 @@ def recall_trees(grammar: PCFG, sentences: Sequence[list[str]], args: argparse.N
                  ) -> Iterator[Scored]:
     def read(chart: Chart, _: np.ndarray, n_attempts: int) -> tuple[Tree | None, int, float, list[Node]]:
         tree = labelled_tree(grammar, chart, [""] * chart.length)
-        is_asked = with_marginals and tree is not None
-        return tree, n_attempts, chart.log_prob, node_marginals(grammar, chart, tree) if is_asked else []
+        nodes = node_marginals(grammar, chart, tree) if with_marginals and tree is not None else []
+        return tree, n_attempts, chart.log_prob, nodes
 
     found = with_retries(grammar, sentences, read, engine_options(args))
     for words, (tree, n_attempts, log_prob, nodes) in zip(sentences, found, strict=True):
