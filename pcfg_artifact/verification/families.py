@@ -16,12 +16,12 @@ DERIVED_STAGES = {"percentages": "approximate", "percentages_novm": "approximate
 
 UNTRAINED = "-random"  # the end of the name of a model before its training
 MODEL = re.compile(rf"A\d+L\d+({UNTRAINED})?$")
-# What may differ between the cells of a family: layers, steps, heads, span lengths, masking rates, settings, groups of
-# words, and of two corruptions of the input which.
-INDEX = re.compile(r"(L\d+|l=\d+|\d[\d.]*(-\d+)?|PCFG|PTB|OOD|step|head|layer|width|mask|corrupt"
-                   r"|depth|entropy|place|first|last|inner)$")
+# What may differ between the cells of a family: layers, steps, heads, span lengths, masking rates, settings.
+INDEX = re.compile(r"(L\d+|l=\d+|\d[\d.]*(-\d+)?|PCFG|PTB|OOD|step|head|layer|mask|corrupt)$")
 PROBES = ("linear", "2-layer")
 BY_WIDTH = "f1_by_length"  # two spans of twenty words scatter more than a hundred of two: its widths stay apart
+BEST_LAYER = "best_layer"
+BY_KIND_OF_WORD = "optimum_gap"  # one model's loss above the optimum, divided up in several ways
 # Rows that rest on eigenvectors: where two eigenvalues are close, another machine may take another one.
 LOW_RANK = re.compile(r"(^|[ ,])k=\d+|low_rank")
 
@@ -53,7 +53,7 @@ def _parts(cell: Cell) -> tuple[str, str]:
     if is_low_rank(cell):  # the rows of a table are a family: each of them alone is stable until it jumps
         words = ["low_rank", cell.column]
     model = next((word for word in words if MODEL.match(word)), "")
-    if cell.table == BY_WIDTH:
+    if cell.table in (BY_WIDTH, BY_KIND_OF_WORD):
         return model, cell.column
     rest = [word for word in words if word != model and (word in PROBES or not INDEX.match(word))]
     return model, " ".join(rest)

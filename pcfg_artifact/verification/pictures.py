@@ -27,10 +27,9 @@ def picture(now: Comparison, recorded: Sequence[float], label: str) -> str:
              f'<line class="axis" x1="{MARGIN / 2:g}" x2="{WIDTH - MARGIN / 2:g}" y1="{LINE}" y2="{LINE}"/>',
              f'<line class="bound" x1="{bound:.1f}" x2="{bound:.1f}" y1="{LINE - 11}" y2="{LINE + 11}"/>']
     parts += [f'<circle class="seed" cx="{place(value):.1f}" cy="{LINE}" r="3"/>' for value in seeds]
-    x = place(now.value)
-    number, middle = now.bound if abs(now.bound) > STRICT else 0, min(max(bound, 22), WIDTH - 22)
+    x, shown = place(now.value), 0 if abs(now.bound) <= STRICT else now.bound
     parts += [f'<path class="now" d="M{x:.1f} {LINE - 6}l5 6l-5 6l-5 -6z"/>',
-              f'<text x="{middle:.1f}" y="{HEIGHT - 2}">{number:g}</text></svg>']
+              f'<text x="{min(max(bound, 22), WIDTH - 22):.1f}" y="{HEIGHT - 2}">{shown:g}</text></svg>']
     return "".join(parts)
 
 

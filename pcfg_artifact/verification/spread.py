@@ -22,6 +22,9 @@ from scipy import stats
 from pcfg_artifact.cells import Cell, find_roles
 from pcfg_artifact.verification.expectations import Record, Rerun
 from pcfg_artifact.verification.families import (
+    BEST_LAYER,
+    BY_KIND_OF_WORD,
+    BY_WIDTH,
     UNTRAINED,
     Family,
     family,
@@ -44,7 +47,9 @@ FLOOR = {"percent": 0.02, "perplexity": 1e-4, "fraction": 0.0005, "tokens": 0.00
          "bool": 0.0,
          "relative_error": 1e-9}  # rounding errors near 1e-15: their size, not their value, is the finding
 OTHER_FLOOR = 1e-6
-TRAINING_CURVE = "loss_curve"
+FEW_SAMPLES = 0.25  # of the variance over seeds, where the model is the same
+ONE_LAYER = 1.0  # two layers may be equally good
+TRAINING_CURVE, TRAINING_STAGE = "loss_curve", "pretrain"
 ROUNDING_ONLY, SAME_MODEL, DRIFT, SEEDS = "rounding", "drift of the same model", "drift", "seeds"
 
 
@@ -80,10 +85,12 @@ class Spread:
             unit, stage = record.units[cell], record.stages[cell]
             of, part = family(cell, unit), group(cell, unit)
             # numbers of trained models that name none are of the base model
-            rows.append((unit, of, part, of.model or (base if is_trained(stage) else ""), is_low_rank(cell),
-                         is_exact(cell, stage)))
+            rows.append((unit, stage, of, part, of.model or (base if is_trained(stage) else ""), is_low_rank(cell),
+                         is_exact(cell, stage), cell.table in (BY_WIDTH, BY_KIND_OF_WORD),
+                         cell.table == BEST_LAYER))
             self.groups.append(part)
-        self.frame = pd.DataFrame(rows, columns=["unit", "family", "group", "model", "is_low_rank", "is_exact"])
+        self.frame = pd.DataFrame(rows, columns=["unit", "stage", "family", "group", "model", "is_low_rank", "is_exact",
+                                                "is_divided", "is_best_layer"])
         for name in ("family", "group"):
             self.frame[name] = pd.factorize(pd.Series(self.frame[name], dtype=object))[0]
         self.by_seed = pd.DataFrame({seed: self._column(values) for seed, values in record.by_seed.items()})
@@ -91,7 +98,8 @@ class Spread:
         self.drift = pd.DataFrame({rerun: _difference(self._column(values), self.by_seed[rerun.seed].to_numpy())
                                    for rerun, values in record.drift.items()}, index=self.frame.index)
         self.drift.columns = pd.Index(list(record.drift), tupleize_cols=False)
-        self.floor = self.frame["unit"].map(lambda unit: FLOOR.get(unit, OTHER_FLOOR))
+        self.floor = self.frame["unit"].map(lambda unit: FLOOR.get(unit, OTHER_FLOOR)).mask(
+            self.frame["is_best_layer"], ONE_LAYER)
 
     def _column(self, values: Mapping[Cell, float]) -> np.ndarray:
         return np.array([scaled(values.get(cell, math.nan), self.record.units[cell]) for cell in self.cells])
@@ -106,7 +114,7 @@ class Spread:
             expected = self.by_seed[seed]
             for is_same, name in ((False, DRIFT), (True, SAME_MODEL)):
                 applies, drifts = self._reruns(is_same, repeated)
-                width, why = width.mask(applies, self._drift_widths(drifts)), why.mask(applies, name)
+                width, why = width.mask(applies, self._drift_widths(drifts, is_same)), why.mask(applies, name)
             is_exact = self.frame["is_exact"]
             width, why = width.mask(is_exact, 0.0), why.mask(is_exact, ROUNDING_ONLY)
         size = expected.abs().where(np.isfinite(expected), 0.0)
@@ -125,23 +133,53 @@ class Spread:
             n_full = [rerun for rerun in self.drift.columns if not rerun.is_probes_only]
             low_rank = self.frame["is_low_rank"]
             drifts.loc[low_rank, n_full] = self.drift.loc[low_rank, n_full]
-        has_some = (repeats == is_same).any(axis=1) | (self.frame["is_low_rank"] & ~pd.Series(is_same, drifts.index))
-        applies = self._is_same(repeated) if is_same else pd.Series(True, self.frame.index)
-        return applies & has_some & (not self.drift.empty), drifts
+        if is_same:
+            return self._is_same(repeated) & (not self.drift.empty), drifts
+        return drifts.notna().any(axis=1), drifts
 
     def _is_same(self, repeated: Collection[str]) -> pd.Series:
         """Whether each cell is of a model whose training repeated itself; an untrained model has none."""
         model = self.frame["model"]
         return (model.isin(list(repeated)) | model.str.endswith(UNTRAINED)) & ~self.frame["is_low_rank"]
 
-    def _drift_widths(self, drifts: pd.DataFrame) -> pd.Series:
+    def _drift_widths(self, drifts: pd.DataFrame, is_same: bool) -> pd.Series:
         """So many times the drift of the family that honest runs stay inside; the fewer samples, the more times."""
+        number = self.frame["family"]
         square = (drifts**2).mean(axis=1)  # NaN where a cell is undefined or absent
-        by_family = square.groupby(self.frame["family"])
-        n_runs = drifts.notna().sum(axis=1).groupby(self.frame["family"]).transform("max")
-        n_cells = by_family.transform("count")
-        times = pd.Series([deviations(*n) for n in zip(n_runs, n_cells, strict=True)], self.frame.index)
-        return times * _root(by_family.transform("mean").combine(square, np.fmax))
+        by_family = square.groupby(number)
+        n_runs = drifts.notna().sum(axis=1).groupby(number).transform("max")
+        times = self._times(n_runs, by_family.transform("count"))
+        pooled = by_family.transform("mean")
+        # A few reruns do not show every course that training can take.  No cell is trusted to drift less than the
+        # model's numbers do on the whole, as a share of what seeds change; where a table is divided up so far that few
+        # spans or words are left, another course is as good as another seed.
+        over_seeds = self.finite.var(axis=1, ddof=1)
+        seeds = over_seeds.groupby(number).transform("mean")
+        is_coarse = self.frame["is_divided"] | self.frame["is_best_layer"]
+        share = self._share((pooled / seeds).mask(is_coarse), self.frame["model"], is_same)
+        share = share.clip(lower=FEW_SAMPLES if is_same else 1.0).where(self.frame["is_divided"], share)
+        least = (share * seeds.combine(over_seeds, np.fmax)).where(self._can_drift(pooled, self.frame["stage"]), 0.0)
+        return times * _root(pooled.combine(square, np.fmax).combine(least, np.fmax))
+
+    def _share(self, ratio: pd.Series, model: pd.Series, is_same: bool) -> pd.Series:
+        """Drift as a share of the variance over seeds, by model; of the same model at least as of an untrained one,
+        in which arithmetic moves the probes alone.  Numbers that jump (coarse ones) have no say."""
+        ratio = ratio.replace([np.inf, -np.inf], np.nan)
+        share = ratio.groupby(model).transform("mean")
+        if not is_same:
+            return share
+        return share.fillna(0.0).clip(lower=ratio[model.str.contains(UNTRAINED)].mean())
+
+    @staticmethod
+    def _times(n_runs: pd.Series, n_samples: pd.Series) -> pd.Series:
+        """How many deviations; where nothing of the kind was run again, the share that stands in is known well."""
+        return pd.Series([deviations(*n) if n[0] else N_DEVIATIONS for n in zip(n_runs, n_samples, strict=True)],
+                         n_runs.index)
+
+    @staticmethod
+    def _can_drift(square: pd.Series, stage: pd.Series) -> pd.Series:
+        """What drifted, and what was never run again from the same models: all but their training."""
+        return (square > 0) | (square.isna() & (stage != TRAINING_STAGE))
 
     def _seed_widths(self) -> pd.Series:
         """The larger of a cell's own deviation over seeds and its family's, as many times as its samples need.
@@ -174,7 +212,7 @@ class Spread:
             for is_same, name in ((False, DRIFT), (True, SAME_MODEL)):
                 applies, drifts = self._reruns(is_same, repeated)
                 applies = applies.groupby(number).all()
-                width = width.mask(applies, self._group_drift(drifts, scatter))
+                width = width.mask(applies, self._group_drift(drifts, scatter, is_same))
                 why = why.mask(applies, name)
         floor, found = self.floor.groupby(number).first(), {}
         for n, positions in self.frame.groupby("group").groups.items():
@@ -182,18 +220,19 @@ class Spread:
                 {self.cells[p]: float(expected[p]) for p in positions}, float(width[n] + floor[n]), str(why[n]))
         return found
 
-    def _group_drift(self, drifts: pd.DataFrame, scatter: pd.Series) -> pd.Series:
+    def _group_drift(self, drifts: pd.DataFrame, scatter: pd.Series, is_same: bool) -> pd.Series:
         """Drift of the means.  Few reruns say little of one mean; all means of a model say together how much of their
         scatter over seeds arithmetic alone explains, and no mean is trusted to drift less than that."""
         number = self.frame["group"]
         shift = drifts.groupby(number).mean()
         own = (shift**2).mean(axis=1)
-        model = self.frame["model"].groupby(number).first()
-        share = (own / scatter).replace([np.inf, -np.inf], np.nan).groupby(model)
-        together = (share.transform("mean") * scatter).where(own > 0, 0.0)
-        n_runs, n_groups = shift.notna().sum(axis=1), share.transform("count")
-        times = pd.Series([quantile(runs * math.sqrt(max(groups, 1)), ODDS) if runs else 0.0
-                           for runs, groups in zip(n_runs, n_groups, strict=True)], own.index)
+        # of one stage at a time: a perplexity drifts by a tenth of what seeds change, a probe's score by two thirds
+        stage = self.frame["stage"].groupby(number).first()
+        model = (self.frame["model"] + " " + self.frame["stage"]).groupby(number).first()
+        is_coarse = (self.frame["is_divided"] | self.frame["is_best_layer"]).groupby(number).first()
+        share = self._share((own / scatter).mask(is_coarse), model, is_same)
+        together = (share * scatter).where(self._can_drift(own, stage), 0.0)
+        times = self._times(shift.notna().sum(axis=1), own.groupby(model).transform("count"))
         return times * _root(own.combine(together, np.fmax))
 
 

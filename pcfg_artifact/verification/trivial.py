@@ -8,12 +8,12 @@ from collections.abc import Mapping
 
 from pcfg_artifact import cells
 from pcfg_artifact.cells import Cell
-from pcfg_artifact.verification.families import MODEL, UNTRAINED, scaled
+from pcfg_artifact.verification.families import BEST_LAYER, MODEL, UNTRAINED, scaled
 
 BASELINES = ("right", "left", "random")
 UNIGRAM = Cell("optimum", "unigram", "validation")
 METRIC = re.compile(r"(sentence|corpus)_f1(_KIM)?")
-ONE_LAYER = 1.0  # a tolerance of a layer or more says nothing about which layer is the best
+ONE_LAYER = 1.5  # a tolerance of more than one layer says nothing about which layer is the best
 
 
 def distance(cell: Cell, unit: str, values: Mapping[Cell, float]) -> float:
@@ -21,8 +21,8 @@ def distance(cell: Cell, unit: str, values: Mapping[Cell, float]) -> float:
 
     `values` are the numbers of the run or record that the cell belongs to.
     """
-    if UNTRAINED in f"{cell.row} {cell.column}":
-        return math.inf  # an untrained model is such an answer itself
+    if UNTRAINED in f"{cell.row} {cell.column}" or (cell.table == "spread" and cell.column == "sd"):
+        return math.inf  # an untrained model is such an answer itself; a deviation has none
     here = scaled(values.get(cell, math.nan), unit)
     answers = [abs(here - scaled(values[answer], unit)) for answer in _answers(cell, unit) if answer in values]
     if answers:
@@ -35,7 +35,7 @@ def distance(cell: Cell, unit: str, values: Mapping[Cell, float]) -> float:
     if cell.table == "loss_curve":  # how far the whole curve gets from the unigram loss
         lowest = min(number for other, number in values.items() if other[:2] == cell[:2])
         return abs(math.log(values[UNIGRAM]) - lowest) if UNIGRAM in values else math.inf
-    if cell.table == "best_layer":
+    if cell.table == BEST_LAYER:
         return ONE_LAYER
     # zero correlation, zero selectivity, no span found, a head that looks at itself
     return abs(here) if unit in ("percent", "fraction", "nats", "tokens") else math.inf
