@@ -11,6 +11,7 @@ import yaml
 
 from pcfg_artifact.cells import Cell, find_roles
 from pcfg_artifact.records import EXPECTED, load_record, load_relations
+from pcfg_artifact.verification.claim_outcomes import MISSING, evaluate
 from pcfg_artifact.verification.comparison import FAILING, Judgement, Run, Verdict, judge, passed
 from pcfg_artifact.verification.derived import derive
 from pcfg_artifact.verification.expectations import Record
