@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pcfg_artifact import artifacts, freshness, machine
+from pcfg_artifact import artifacts, cells, freshness, machine
 from pcfg_artifact.artifacts import Manifest
 from pcfg_artifact.config import Profile, profile_names
 from pcfg_artifact.errors import ConfigError, TreebankError, UsageError
@@ -104,12 +104,14 @@ def describe(profile: Profile, out: Path, stages: Sequence[Stage], *, force: boo
                  f"estimated for the profile as it stands, on {profile.cost['machine']}")
     if any(stage.name == "pretrain" for stage in stages):
         lines += _training_lines(profile)
+    lines += [line for stage in stages for line in _probing_lines(profile, stage.name)]
     return "\n".join(lines)
 
 
 def _training_lines(profile: Profile) -> list[str]:
     """What each model of the profile takes, by arithmetic: sizes come from `cost.training`, speeds from estimate.py."""
-    from pcfg_artifact.mlm.estimate import estimate  # here, because it brings transformers
+    from pcfg_artifact.mlm import estimate as speeds  # here, because it brings transformers
+    from pcfg_artifact.mlm.estimate import estimate
 
     cfg, about = profile.pretrain, profile.cost["training"]
     lines = [f"pre-training, for {about['words']:,} words and sentences of {about['mean_length']} words on average, "
@@ -120,7 +122,37 @@ def _training_lines(profile: Profile) -> list[str]:
                         device=about["device"], n_processes=about["processes"])
         lines.append(f"  {name:<10} {cost.steps:>7,} steps {_duration(cost.seconds):>9} {cost.megabytes:>8,.0f} MB of "
                      f"memory a process")
+    device = about["device"]
+    lines.append(f"  at {speeds.OPERATIONS_PER_SECOND[device]:.0e} operations/s a process and "
+                 f"{1000 * speeds.SECONDS_PER_LAYER[device]:g} ms a layer and step ({speeds.SOURCE[device]})")
     return lines
+
+
+def _probing_lines(profile: Profile, stage: str) -> list[str]:
+    """What probing a stage does, by arithmetic: fits, and the disk that it gives back."""
+    if stage not in ("probe", "control"):
+        return []
+    return [f"{stage}: {n_fits(profile, stage):,} fits, {scratch_bytes(profile, stage) / 1e9:,.2f} GB of hidden states "
+            f"at a time (the deepest model, {profile.probe.precision}), given back at the end"]
+
+
+def n_fits(profile: Profile, stage: str) -> int:
+    """Fits of a probing stage: layers x probes x tasks, on sampled text and on the treebank."""
+    from pcfg_artifact.mlm.model import Shape  # here, because it brings transformers
+
+    cfg, base = profile.probe, cells.roles_of(profile.pretrain.models).base
+    models = [base] if stage == "control" else [*profile.pretrain.models, *([base] if cfg.random_weights else [])]
+    total = 0
+    for number, name in enumerate(models):
+        assert name is not None  # every profile has a base model
+        n_layers = Shape.parse(name).n_layers + 1
+        n_marginal = n_layers if cfg.marginal_layers == "all" else 2
+        total += n_layers + n_marginal * len(cfg.widths)
+        is_base = name == base and number < len(profile.pretrain.models)  # the untrained one is another model
+        if stage == "probe":
+            total += n_layers * sum(asked == "all" or (asked == "base" and is_base)
+                                    for asked in (cfg.adjacent, cfg.nary))
+    return total * len(cfg.probes) * (2 if stage == "probe" else 1)
 
 
 def _shapes(profile: Profile) -> dict[str, Any]:

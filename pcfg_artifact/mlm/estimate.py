@@ -10,6 +10,7 @@ from pcfg_artifact.mlm.model import MaskedLMConfig, count_parameters
 # seconds that a layer of one step takes however small it is.  The CPU's are measured at widths 64 and 128.
 OPERATIONS_PER_SECOND = {"cpu": 3e10, "cuda": 8e13}
 SECONDS_PER_LAYER = {"cpu": 3e-3, "cuda": 2e-3}
+SOURCE = {"cpu": "measured on narrow models", "cuda": "assumed: no GPU has run this"}
 # What a process takes before it has a model: on the CPU the libraries, as measured; on a GPU CUDA's own, a guess.
 PROCESS_MEGABYTES = {"cpu": 700, "cuda": 500}
 
