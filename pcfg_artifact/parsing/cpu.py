@@ -90,7 +90,7 @@ class CpuEngine:
 
     def _check_memory(self, length: int) -> None:
         """Refuse a sentence whose chart may not fit, instead of being killed half-way."""
-        per_square_word = 26 * self.grammar.n_interminals + 4 * len(self.grammar.inner.left) // linear.WORD
+        per_square_word = linear.bytes_per_square_word(self.grammar)
         needed, available = per_square_word * (length + 1) ** 2, available_memory()
         if needed > available:
             fits = int((available / per_square_word) ** 0.5)
