@@ -143,8 +143,8 @@ def _compile(grammar: PCFG) -> CompiledGrammar:
     def by_leaf(chosen: np.ndarray, leaf: np.ndarray, other: np.ndarray) -> LeafRules:
         first, order = grouped(leaf[chosen] - n_interminals, n_preterminals, other[chosen], parent[chosen])
         rules = np.flatnonzero(chosen)[order]
-        return LeafRules(first, np.where(other >= n_interminals, other - n_interminals, other)[rules].astype(INDEX),
-                         parent[rules].astype(INDEX), prob[rules])
+        other = np.where(other >= n_interminals, other - n_interminals, other)
+        return LeafRules(first.astype(INDEX), other[rules].astype(INDEX), parent[rules].astype(INDEX), prob[rules])
 
     right_leaf = by_leaf(~left_is_leaf & right_is_leaf, right, left)
     left_leaf = by_leaf(left_is_leaf & ~right_is_leaf, left, right)
@@ -168,7 +168,7 @@ def _leaf_pairs(rules: LeafRules, n_interminals: int, n_preterminals: int) -> Le
     pairs, begin = np.unique(leaf * n_preterminals + rules.other.astype(np.int64), return_index=True)  # sorted already
     first, _ = grouped(pairs // max(n_preterminals, 1), n_preterminals)
     ends = np.append(begin, len(leaf))
-    return LeafPairs(first, (pairs % max(n_preterminals, 1)).astype(INDEX), ends,
+    return LeafPairs(first.astype(INDEX), (pairs % max(n_preterminals, 1)).astype(INDEX), ends.astype(INDEX),
                      rule_matrix(ends, rules.parent, rules.prob, n_interminals))
 
 
@@ -184,6 +184,8 @@ def _by_pair(n_interminals: int, parent: np.ndarray, left: np.ndarray, right: np
     left_first, by_left = grouped(pairs[:, 0], n_interminals)
     right_first, by_right = grouped(pairs[:, 1], n_interminals)
     return InnerPairs(
-        left=pairs[:, 0].copy(), right=pairs[:, 1].copy(), first=first, parent=parent[rules].astype(INDEX),
-        prob=prob[rules], by_left=by_left, left_first=left_first, by_right=by_right, right_first=right_first,
+        left=pairs[:, 0].copy(), right=pairs[:, 1].copy(), first=first.astype(INDEX),
+        parent=parent[rules].astype(INDEX), prob=prob[rules],
+        by_left=by_left.astype(INDEX), left_first=left_first.astype(INDEX),
+        by_right=by_right.astype(INDEX), right_first=right_first.astype(INDEX),
         matrix=rule_matrix(first, parent[rules], prob[rules], n_interminals))

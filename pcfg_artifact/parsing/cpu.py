@@ -13,7 +13,7 @@ import numpy as np
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.ordered import ordered_map
-from pcfg_artifact.parsing import linear, logspace
+from pcfg_artifact.parsing import linear, linear_inside, linear_outside, logspace
 from pcfg_artifact.parsing.cells import cell_bounds, cell_of
 from pcfg_artifact.parsing.charts import Chart
 from pcfg_artifact.parsing.compiled import compiled
@@ -107,7 +107,7 @@ class CpuEngine:
             smallest_leaf = scaled.min(initial=1.0, where=scaled > 0)
             if smallest_leaf * self._smallest_rule < linear.SMALLEST_RULE:
                 return None
-            status, drift = linear.inside(self.grammar, scaled, self.is_full, work)
+            status, drift = linear_inside.inside(self.grammar, scaled, self.is_full, work)
             if status != linear.DRIFTING:
                 return (scaled, log_scale) if status == linear.DONE else None
             bits = -round(drift) if abs(drift) >= 1 else -int(np.sign(drift))
@@ -118,7 +118,7 @@ class CpuEngine:
     def linear_chart(self, leaves: np.ndarray, work: linear.Workspace) -> Chart | None:
         """The chart, or None where linear space is refused."""
         length, found = len(leaves), self._scaled_inside(leaves, work)
-        if found is None or linear.outside(self.grammar, found[0], self.is_full, work) != linear.DONE:
+        if found is None or linear_outside.outside(self.grammar, found[0], self.is_full, work) != linear.DONE:
             return None
         offsets, symbols, inside, outside = linear.collect(length, work)
         log_scale = np.append(0.0, np.cumsum(found[1]))
