@@ -100,11 +100,8 @@ class CpuEngine:
 
     def _scaled_inside(self, leaves: np.ndarray, work: linear.Workspace) -> tuple[np.ndarray, np.ndarray] | None:
         """Fill the workspace; the leaves as they were scaled and the log of what was taken off, or None if refused."""
-        peak = leaves.max(axis=1, initial=0.0)
-        peak = np.where(peak > 0, peak, 1.0)
-        scaled, log_scale = leaves / peak[:, None], np.log(peak)
+        scaled, log_scale, smallest_leaf = linear.scale_leaves(np.ascontiguousarray(leaves, np.float64))
         for _ in range(MAX_RESCALES):
-            smallest_leaf = scaled.min(initial=1.0, where=scaled > 0)
             if smallest_leaf * self._smallest_rule < linear.SMALLEST_RULE:
                 return None
             status, drift = linear_inside.inside(self.grammar, scaled, self.is_full, work)
@@ -112,6 +109,7 @@ class CpuEngine:
                 return (scaled, log_scale) if status == linear.DONE else None
             bits = -round(drift) if abs(drift) >= 1 else -int(np.sign(drift))
             scaled = np.ldexp(scaled, bits)  # exact: every span of n words is multiplied by 2^(n bits)
+            smallest_leaf = np.ldexp(smallest_leaf, bits)
             log_scale -= bits * np.log(2.0)
         return None
 

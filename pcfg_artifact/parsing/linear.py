@@ -5,8 +5,9 @@ In-terminals that are children of a pair have *rows*: left_row[i, B] is where al
 right_row[j, C] the same for alpha(C, k, j), so the sum over the splits of a cell is one dot product of two rows; beta
 has the same rows, for what B receives as a left child and C as a right child.  The others share one that is never
 read.  Rows are 0 where a span is impossible, and are read in whole blocks of BLOCK fenceposts.
-Bit q of left_pairs[i, k] says that the left child of pair q is possible over (i, k), right_pairs[j, k] the same for the
-right child over (k, j): the pairs that are live in a cell are the union over k of the common bits.
+Bit k of left_mask[i, B] says that B is possible over (i, k), right_mask[j, C] the same for (k, j); bit q of
+left_pairs[i] says that the left child of pair q may start at i, right_pairs[j] that the right child may end at j.  So
+the pairs with a split in a cell, its *live* pairs, are found by bits alone, and kept for the outside pass.
 A word gives an *edge* (A, B) the sum over p of P(A -> .. p ..) leaf(p), computed once for all cells beside that word.
 Cells are filled by j, then by falling i: all that a cell needs is done, and the rows of j stay in cache.
 
@@ -17,6 +18,7 @@ is refused (status OUT_OF_RANGE) and done in log space instead.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -60,7 +62,8 @@ class Workspace(NamedTuple):
     """Arrays of one thread, used again for every sentence of up to `longest` words; memory is touched only as needed.
 
     X fenceposts.  left_row, right_row (X, I): where rows begin in alpha and beta (less their first fencepost).
-    left_pairs, right_pairs (X, X, pair words), live_pairs (cells, pair words): bit sets of pairs.
+    left_mask, right_mask (X, I, words): bit sets of fenceposts.  left_pairs, right_pairs (X, pair words), live_pairs
+    (cells, pair words): bit sets of pairs.
     least_left, least_right (X, X): the smallest inside value of spans (i, .. k) and (k .., j), k as in left_pairs.
     symbols, inside, outside: entries in the order in which they are found; cell c holds first[c]:last[c].
     right_edges, left_edges: of words that are right and left children.
@@ -70,6 +73,8 @@ class Workspace(NamedTuple):
     right_row: np.ndarray
     alpha: np.ndarray
     beta: np.ndarray
+    left_mask: np.ndarray
+    right_mask: np.ndarray
     left_pairs: np.ndarray
     right_pairs: np.ndarray
     live_pairs: np.ndarray
@@ -88,7 +93,7 @@ def workspace(grammar: CompiledGrammar, longest: int) -> Workspace:
     """Room for sentences of up to `longest` words."""
     n_posts, n_interminals, n_pairs = longest + 1, grammar.n_interminals, len(grammar.inner.left)
     n_entries = (n_cells(longest) - longest) * n_interminals + longest * grammar.n_preterminals
-    pair_words = -(-n_pairs // WORD)
+    pair_words, words = -(-n_pairs // WORD), -(-n_posts // WORD)
     # rows of one child are a triangle; each may begin and end inside a block
     room = n_children(grammar) * (n_posts * (n_posts + 1) // 2 + 2 * BLOCK * n_posts) + n_posts + 3 * BLOCK
 
@@ -99,8 +104,9 @@ def workspace(grammar: CompiledGrammar, longest: int) -> Workspace:
     return Workspace(
         left_row=np.empty((n_posts, n_interminals), np.uint64), right_row=np.empty((n_posts, n_interminals), np.uint64),
         alpha=np.empty(room), beta=np.empty(room),
-        left_pairs=np.empty((n_posts, n_posts, pair_words), np.uint64),
-        right_pairs=np.empty((n_posts, n_posts, pair_words), np.uint64),
+        left_mask=np.empty((n_posts, n_interminals, words), np.uint64),
+        right_mask=np.empty((n_posts, n_interminals, words), np.uint64),
+        left_pairs=np.empty((n_posts, pair_words), np.uint64), right_pairs=np.empty((n_posts, pair_words), np.uint64),
         live_pairs=np.empty((n_cells(longest), pair_words), np.uint64),
         least_left=np.empty((n_posts, n_posts)), least_right=np.empty((n_posts, n_posts)),
         first=np.empty(n_cells(longest), np.uint64), last=np.empty(n_cells(longest), np.uint64),
@@ -116,7 +122,7 @@ def n_children(grammar: CompiledGrammar) -> int:
 def bytes_per_square_word(grammar: CompiledGrammar) -> int:
     """Memory that a sentence of n words may need, divided by n squared: rows, entries and bit sets, half a square."""
     pair_words = -(-len(grammar.inner.left) // WORD)
-    return 8 * n_children(grammar) + 10 * grammar.n_interminals + 12 * pair_words
+    return 8 * n_children(grammar) + 11 * grammar.n_interminals + 4 * pair_words
 
 
 # ---- rows ------------------------------------------------------------------------------------------------------------
@@ -133,20 +139,19 @@ def block_after(k):
 
 
 @njit(nogil=True)
-def new_row(row_of, x, a, begin, end, top, alpha, beta):
-    """Give (x, a) a row of zeros over fenceposts begin .. end-1, at the top of alpha and beta; returns the new top."""
-    row_of[x, a] = top - begin
-    alpha[top:top + end - begin] = 0.0
-    beta[top:top + end - begin] = 0.0
-    return top + end - begin
-
-
-@njit(nogil=True)
-def reset_rows(row_of, length, child_first):
-    """No rows for children of pairs, the row that is never read for the others."""
+def reset_rows(row_of, masks, length, child_first):
+    """No rows for children of pairs, the row that is never read for the others; no spans."""
+    n_words = length // WORD + 1
+    for a in range(row_of.shape[1]):
+        row_of[0, a] = NO_ROW if child_first[a + 1] > child_first[a] else NEVER_READ
     for x in range(length + 1):
-        for a in range(row_of.shape[1]):
-            row_of[x, a] = NO_ROW if child_first[a + 1] > child_first[a] else NEVER_READ
+        if x > 0:
+            row_of[x] = row_of[0]
+        if n_words == 1:
+            for a in range(row_of.shape[1]):
+                masks[x, a, 0] = 0
+        else:
+            masks[x, :, :n_words] = 0
 
 
 # ---- bit sets --------------------------------------------------------------------------------------------------------
@@ -169,6 +174,24 @@ def members(words, found):
             n += uint64(1)
             word &= word - uint64(1)
     return n
+
+
+@njit(nogil=True, cache=True)
+def scale_leaves(leaves: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+    """Leaves (L, P) divided by the largest of each word, the logs (L,) of what they were divided by, the smallest."""
+    scaled, log_scale, smallest = np.empty(leaves.shape), np.zeros(len(leaves)), 1.0
+    for t in range(len(leaves)):
+        peak = 0.0
+        for p in range(leaves.shape[1]):
+            peak = max(peak, leaves[t, p])
+        if peak <= 0.0:
+            peak = 1.0
+        log_scale[t] = math.log(peak)
+        for p in range(leaves.shape[1]):
+            scaled[t, p] = leaves[t, p] / peak
+            if scaled[t, p] > 0.0:
+                smallest = min(smallest, scaled[t, p])
+    return scaled, log_scale, smallest
 
 
 @njit(nogil=True)

@@ -24,8 +24,8 @@ from pcfg_artifact.parsing.linear import (
     block_after,
     block_before,
     find_leaves,
+    lowest_bit,
     members,
-    new_row,
     reset_rows,
 )
 
@@ -112,20 +112,44 @@ def dot(alpha, left, right, begin, end):
     return total
 
 
-@INLINED
-def add_members(words, members, begin, end):
-    for m in range(begin, end):
-        member = uint64(members[m])
-        words[member >> uint64(6)] |= uint64(1) << (member & uint64(WORD - 1))
+@njit(nogil=True)
+def start_row(row_of, pairs_of, pairs_by_child, child_first, x, a, begin, end, top, alpha, beta):
+    """Give (x, a) a row over fenceposts begin .. end-1, and its pairs to x, if it is a child; returns the new top."""
+    if row_of[x, a] != NO_ROW:
+        return top
+    for m in range(child_first[a], child_first[a + uint64(1)]):
+        pair = uint64(pairs_by_child[m])
+        pairs_of[x, pair >> uint64(6)] |= uint64(1) << (pair & uint64(WORD - 1))
+    row_of[x, a] = top - begin
+    for k in range(top, top + end - begin):
+        alpha[k] = 0.0
+        beta[k] = 0.0
+    return top + end - begin
 
 
 @njit(nogil=True)
-def common_members(left, right, begin, end, union):
-    """union = the members that left[k] and right[k] share for some k in begin .. end-1."""
-    union[:] = 0
-    for k in range(begin, end):
-        for w in range(uint64(len(union))):
-            union[w] |= left[k, w] & right[k, w]
+def find_live_pairs(left_pairs, right_pairs, pair_left, pair_right, left_mask, right_mask, n_words, live, live_pairs):
+    """The pairs whose children share a split, as a list and as a bit set; returns how many.
+
+    No branch depends on the masks, which keeps this fast.
+    """
+    n_live = uint64(0)
+    for pair_word in range(uint64(len(left_pairs))):
+        pairs, found = left_pairs[pair_word] & right_pairs[pair_word], uint64(0)
+        while pairs != 0:
+            bit = lowest_bit(pairs)
+            q = uint64(WORD) * pair_word + bit
+            b, c = pair_left[q], pair_right[q]
+            common = uint64(0)
+            for word in range(n_words):
+                common |= left_mask[b, word] & right_mask[c, word]
+            is_live = uint64(common != 0)
+            live[n_live] = q
+            n_live += is_live
+            found |= is_live << bit
+            pairs &= pairs - uint64(1)
+        live_pairs[pair_word] = found
+    return n_live
 
 
 @njit(nogil=True, cache=True, fastmath=VECTORS)
@@ -137,6 +161,7 @@ def inside(grammar: CompiledGrammar, leaves: np.ndarray, is_full: bool, work: Wo
     length, n_interminals = len(leaves), len(grammar.root_inner)
     inner, first, last, symbols, values = grammar.inner, work.first, work.last, work.symbols, work.inside
     left_row, right_row, alpha, beta = work.left_row, work.right_row, work.alpha, work.beta
+    left_mask, right_mask = work.left_mask, work.right_mask
     left_pairs, right_pairs, live_pairs = work.left_pairs, work.right_pairs, work.live_pairs
     pair_left, pair_right, matrix = inner.left, inner.right, inner.matrix
     rule_first, rule_parent, rule_prob = inner.first, inner.parent, inner.prob
@@ -150,17 +175,20 @@ def inside(grammar: CompiledGrammar, leaves: np.ndarray, is_full: bool, work: Wo
     weight = np.zeros(max(n_right, n_left))
     touched = np.zeros((max(n_right, n_left) + WORD - 1) // WORD, np.uint64)
     tags, n_tags = find_leaves(leaves, is_full)
-    reset_rows(left_row, length, left_first)
-    reset_rows(right_row, length, right_first)
-    top = NEVER_READ + block_after(length + 1)
+    reset_rows(left_row, left_mask, length, left_first)
+    reset_rows(right_row, right_mask, length, right_first)
+    top = uint64(NEVER_READ + block_after(length + 1))
     beta[:top] = 0.0
-    if is_full:
+    left_pairs[:length + 1] = 0
+    right_pairs[:length + 1] = 0
+    n_words = uint64((length + WORD) // WORD)
+    if is_full:  # what is impossible itself may still receive from its sibling's side
         for x in range(length - 1):
-            for a in range(n_interminals):
-                if left_row[x, a] == NO_ROW:
-                    top = new_row(left_row, x, a, block_before(x + 2), block_after(length + 1), top, alpha, beta)
-                if right_row[x + 2, a] == NO_ROW:
-                    top = new_row(right_row, x + 2, a, 0, block_after(x + 2), top, alpha, beta)
+            for a in range(uint64(n_interminals)):
+                top = start_row(left_row, left_pairs, by_left, left_first, x, a, uint64(block_before(x + 2)),
+                                uint64(block_after(length + 1)), top, alpha, beta)
+                top = start_row(right_row, right_pairs, by_right, right_first, x + 2, a, uint64(0),
+                                uint64(block_after(x + 2)), top, alpha, beta)
 
     for j in range(1, length + 1):
         cell = cell_of(j - 1, j, length)
@@ -190,9 +218,12 @@ def inside(grammar: CompiledGrammar, leaves: np.ndarray, is_full: bool, work: Wo
                 add_beside(total, left_edges.first, left_edges.parent, left_edges.weight, i, first[side], last[side],
                            symbols, values)
             # total(A) += P(A -> B C) sum over k of alpha(B,i,k) alpha(C,k,j)
-            common_members(left_pairs[i], right_pairs[j], i + 2, j - 1, live_pairs[cell])
+            n_live = uint64(0)
+            if j - i >= 4:
+                n_live = find_live_pairs(left_pairs[i], right_pairs[j], pair_left, pair_right, left_mask[i],
+                                         right_mask[j], n_words, live, live_pairs[cell])
             begin, end = uint64(block_before(i + 2)), uint64(block_after(j - 1))
-            for n in range(members(live_pairs[cell], live)):
+            for n in range(n_live):
                 q = uint64(live[n])
                 product = dot(alpha, left_row[i, pair_left[q]], right_row[j, pair_right[q]], begin, end)
                 is_refused |= product < SMALLEST
@@ -207,9 +238,10 @@ def inside(grammar: CompiledGrammar, leaves: np.ndarray, is_full: bool, work: Wo
                 found[n_found] = a
                 n_found += uint64(is_full or total[a] != 0.0)
             largest, smallest = 0.0, np.inf
-            cell_left, cell_right = left_pairs[i, j], right_pairs[j, i]
-            cell_left[:] = 0
-            cell_right[:] = 0
+            left_begin, right_size = uint64(block_before(i + 2)), uint64(block_after(j))
+            left_size = uint64(block_after(length + 1)) - left_begin
+            word_i, bit_i = i // WORD, uint64(1) << uint64(i % WORD)
+            word_j, bit_j = j // WORD, uint64(1) << uint64(j % WORD)
             for n in range(n_found):
                 a = uint64(found[n])
                 value = total[a]
@@ -221,14 +253,29 @@ def inside(grammar: CompiledGrammar, leaves: np.ndarray, is_full: bool, work: Wo
                 if value == 0.0:
                     continue
                 largest, smallest = max(largest, value), min(smallest, value)
+                # a row of zeros, and the pairs of its child, when the first span is found (as in start_row)
                 if left_row[i, a] == NO_ROW:
-                    top = new_row(left_row, i, a, block_before(i + 2), block_after(length + 1), top, alpha, beta)
+                    left_row[i, a] = top - left_begin
+                    for k in range(top, top + left_size):
+                        alpha[k] = 0.0
+                        beta[k] = 0.0
+                    top += left_size
+                    for m in range(left_first[a], left_first[a + uint64(1)]):
+                        pair = uint64(by_left[m])
+                        left_pairs[i, pair >> uint64(6)] |= uint64(1) << (pair & uint64(WORD - 1))
                 if right_row[j, a] == NO_ROW:
-                    top = new_row(right_row, j, a, 0, block_after(j), top, alpha, beta)
+                    right_row[j, a] = top
+                    for k in range(top, top + right_size):
+                        alpha[k] = 0.0
+                        beta[k] = 0.0
+                    top += right_size
+                    for m in range(right_first[a], right_first[a + uint64(1)]):
+                        pair = uint64(by_right[m])
+                        right_pairs[j, pair >> uint64(6)] |= uint64(1) << (pair & uint64(WORD - 1))
+                left_mask[i, a, word_j] |= bit_j
+                right_mask[j, a, word_i] |= bit_i
                 alpha[left_row[i, a] + uint64(j)] = value
                 alpha[right_row[j, a] + uint64(i)] = value
-                add_members(cell_left, by_left, left_first[a], left_first[a + uint64(1)])
-                add_members(cell_right, by_right, right_first[a], right_first[a + uint64(1)])
             last[cell] = n_entries
             least_left[i, j] = min(smallest, least_left[i, j - 1])
             least_right[j, i] = min(smallest, least_right[j, i + 1])
