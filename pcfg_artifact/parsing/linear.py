@@ -9,7 +9,8 @@ Bit k of left_mask[i, B] says that B is possible over (i, k), right_mask[j, C] t
 left_pairs[i] says that the left child of pair q may start at i, right_pairs[j] that the right child may end at j.  So
 the pairs with a split in a cell, its *live* pairs, are found by bits alone, and kept for the outside pass.
 A word gives an *edge* (A, B) the sum over p of P(A -> .. p ..) leaf(p), computed once for all cells beside that word.
-Cells are filled by j, then by falling i: all that a cell needs is done, and the rows of j stay in cache.
+Cells are filled by falling i, then by j: all that a cell needs is done, and the rows of i, which has more left children
+than any j has right ones, stay in cache.
 
 Range.  Every sum over splits stays above SMALLEST, so that multiplied by a rule it is still a normal float64, and no
 product of an outside value with an inside value can vanish (a bound for each cell); a sentence that does not keep this
@@ -41,6 +42,8 @@ NO_ROW, NEVER_READ = 0, BLOCK  # where rows begin
 VECTORS = {"reassoc", "contract"}  # sums in any order, so that loops become vector instructions
 # What inner loops call is inlined and gets arrays one by one: calls, and tuples of arrays, cost more than the work.
 INLINED = njit(nogil=True, forceinline=True, fastmath=VECTORS)
+# Loops of few turns, or over lists of indices: vector instructions would cost more than they save.
+INLINED_SCALAR = njit(nogil=True, forceinline=True, fastmath={"contract"})
 
 
 class Edges(NamedTuple):

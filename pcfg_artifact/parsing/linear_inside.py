@@ -14,6 +14,7 @@ from pcfg_artifact.parsing.linear import (
     DRIFT,
     DRIFTING,
     INLINED,
+    INLINED_SCALAR,
     NEVER_READ,
     NO_ROW,
     OUT_OF_RANGE,
@@ -63,7 +64,7 @@ def find_edges(rules, edges, leaves, tags, n_tags, t, weight, touched, work):
         first[child] = n_found
 
 
-@INLINED
+@INLINED_SCALAR
 def add_beside(total, edge_first, edge_parent, edge_weight, t, first, last, symbols, values):
     """total(A) += weight of the edge (A, B) of word t times value(B), B the entries first .. last-1 beside the word"""
     for entry in range(first, last):
@@ -89,7 +90,7 @@ def add_two_leaves(total, rules, pairs, left, tags, n_tags, right):
                 add_rules(total, rule_parent, rule_prob, rule_first[q], rule_first[q + uint64(1)], product)
 
 
-@INLINED
+@INLINED_SCALAR
 def add_rules(total, rule_parent, rule_prob, first, last, product):
     """total(A) += P(A -> q) product, for the rules of a pair q"""
     for rule in range(first, last):
@@ -190,22 +191,23 @@ def inside(grammar: CompiledGrammar, leaves: np.ndarray, is_full: bool, work: Wo
                 top = start_row(right_row, right_pairs, by_right, right_first, x + 2, a, uint64(0),
                                 uint64(block_after(x + 2)), top, alpha, beta)
 
-    for j in range(1, length + 1):
-        cell = cell_of(j - 1, j, length)
+    for t in range(length):
+        find_edges(grammar.right_leaf, grammar.right_edges, leaves[t], tags[t], n_tags[t], t, weight, touched,
+                   right_edges)
+        find_edges(grammar.left_leaf, grammar.left_edges, leaves[t], tags[t], n_tags[t], t, weight, touched, left_edges)
+
+    for i in range(length - 1, -1, -1):
+        cell = cell_of(i, i + 1, length)
         first[cell] = n_entries
-        for n in range(n_tags[j - 1]):
-            p = tags[j - 1, n]
+        for n in range(n_tags[i]):
+            p = tags[i, n]
             symbols[n_entries] = n_interminals + p
-            values[n_entries] = leaves[j - 1, p]
+            values[n_entries] = leaves[i, p]
             n_entries += uint64(1)
         last[cell] = n_entries
-        find_edges(grammar.right_leaf, grammar.right_edges, leaves[j - 1], tags[j - 1], n_tags[j - 1], j - 1, weight,
-                   touched, work.right_edges)
-        find_edges(grammar.left_leaf, grammar.left_edges, leaves[j - 1], tags[j - 1], n_tags[j - 1], j - 1, weight,
-                   touched, work.left_edges)
-        least_left[j - 1, j] = np.inf
-        least_right[j, j - 1] = np.inf
-        for i in range(j - 2, -1, -1):
+        least_left[i, i + 1] = np.inf
+        least_right[i + 1, i] = np.inf
+        for j in range(i + 2, length + 1):
             cell = cell_of(i, j, length)
             if j - i == 2:
                 add_two_leaves(total, grammar.two_leaves, grammar.leaf_pairs, leaves[i], tags[i], n_tags[i],

@@ -10,6 +10,7 @@ from pcfg_artifact.parsing.compiled import INDEX, CompiledGrammar
 from pcfg_artifact.parsing.linear import (
     DONE,
     INLINED,
+    INLINED_SCALAR,
     LARGEST,
     OUT_OF_RANGE,
     SMALLEST,
@@ -23,7 +24,7 @@ from pcfg_artifact.parsing.linear import (
 )
 
 
-@INLINED
+@INLINED_SCALAR
 def from_rules(parent, rule_parent, rule_prob, first, last):
     """Sum over A of P(A -> q) parent(A), for the rules of a pair q."""
     given = 0.0
@@ -48,7 +49,7 @@ def add_row(given, alpha, source, beta, target, begin, end):
         beta[target + k] += given * alpha[source + k]
 
 
-@INLINED
+@INLINED_SCALAR
 def give_beside(parent, edge_first, edge_parent, edge_weight, edge_received, t, first, last, symbols, values, outside):
     """Outside values of a parent for word t at its edge and for the entries first .. last-1 beside that word."""
     for entry in range(first, last):
@@ -129,8 +130,8 @@ def outside(grammar: CompiledGrammar, leaves: np.ndarray, is_full: bool, work: W
     if length == 1:
         leaf_beta[0] = grammar.root_leaf
 
-    for j in range(length, 1, -1):
-        for i in range(j - 1):
+    for i in range(length - 1):
+        for j in range(length, i + 1, -1):
             cell = cell_of(i, j, length)
             is_reached = False
             for entry in range(first[cell], last[cell]):
@@ -141,7 +142,7 @@ def outside(grammar: CompiledGrammar, leaves: np.ndarray, is_full: bool, work: W
                 outside_values[entry] = value
                 parent[a] = value
                 is_reached |= value != 0.0
-                is_refused |= value != 0.0 and not SMALLEST < value < LARGEST
+                is_refused |= (value != 0.0) & ((value <= SMALLEST) | (value >= LARGEST))  # no branch: half are 0
             if not is_reached:
                 continue
 
@@ -172,9 +173,9 @@ def outside(grammar: CompiledGrammar, leaves: np.ndarray, is_full: bool, work: W
                         value = from_rules(parent, rule_parent, rule_prob, rule_first[q], rule_first[q + uint64(1)])
                     given[n_pairs] = value
                     n_pairs += uint64(value != 0.0)
-                    least = min(least, value if value != 0.0 else np.inf)
                 begin, end = uint64(block_before(i + 2)), uint64(block_after(j - 1))
                 for n in range(n_pairs):
+                    least = min(least, given[n])
                     left, right = left_row[i, pair_left[pairs[n]]], right_row[j, pair_right[pairs[n]]]
                     add_row(given[n], alpha, right, beta, left, begin, end)
                     add_row(given[n], alpha, left, beta, right, begin, end)
