@@ -50,12 +50,13 @@ class LeafRules(NamedTuple):
 
 class LeafEdges(NamedTuple):
     """Distinct (A, B) of rules A -> .. p .. with a pre-terminal p and an in-terminal B, by B: those of B are
-    first[B]:first[B + 1], with their parent; of_rule is the edge of each of the LeafRules.
+    first[B]:first[B + 1], with their child B and their parent; of_rule is the edge of each of the LeafRules.
 
     A word gives an edge the sum over p of P(A -> .. p ..) leaf(p), once for all cells.
     """
 
     first: np.ndarray
+    child: np.ndarray
     parent: np.ndarray
     of_rule: np.ndarray
 
@@ -160,7 +161,8 @@ def _compile(grammar: PCFG) -> CompiledGrammar:
 def _edges(rules: LeafRules, n_interminals: int) -> LeafEdges:
     edges, of_rule = np.unique(np.stack([rules.other, rules.parent], axis=1), axis=0, return_inverse=True)
     first, order = grouped(edges[:, 0], n_interminals)  # they are in this order already
-    return LeafEdges(first.astype(INDEX), edges[order, 1].astype(INDEX), of_rule.reshape(-1).astype(INDEX))
+    return LeafEdges(first.astype(INDEX), edges[order, 0].astype(INDEX), edges[order, 1].astype(INDEX),
+                     of_rule.reshape(-1).astype(INDEX))
 
 
 def _leaf_pairs(rules: LeafRules, n_interminals: int, n_preterminals: int) -> LeafPairs:

@@ -44,24 +44,23 @@ def find_edges(rules, edges, leaves, tags, n_tags, t, weight, touched, work):
                 weight[edge] += rule_prob[rule] * leaf
                 touched[edge >> uint64(6)] |= uint64(1) << (edge & uint64(WORD - 1))
     first, children, parents, number = work.first[t], work.child[t], work.parent[t], work.number[t]
-    weights, received, edge_first, edge_parent = work.weight[t], work.received[t], edges.first, edges.parent
+    weights, received, edge_child, edge_parent = work.weight[t], work.received[t], edges.child, edges.parent
     n_found = members(touched, number)
     touched[:] = 0
-    child, n_children = 0, len(edge_first) - 1
-    first[0] = 0
+    first[:] = 0
     for n in range(n_found):
-        edge = uint64(number[n])
-        while edge_first[child + 1] <= edge:
-            child += 1
-            first[child] = n
+        edge = number[n]
+        child = uint64(edge_child[edge])
+        first[child + uint64(1)] += INDEX(1)
         children[n] = child
         parents[n] = edge_parent[edge]
         weights[n] = weight[edge]
         received[n] = 0.0
         weight[edge] = 0.0
-    while child < n_children:
-        child += 1
-        first[child] = n_found
+    total = INDEX(0)
+    for child in range(uint64(len(first))):
+        total += first[child]
+        first[child] = total
 
 
 @INLINED_SCALAR
