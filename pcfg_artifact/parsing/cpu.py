@@ -13,7 +13,7 @@ import numpy as np
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.ordered import ordered_map
-from pcfg_artifact.parsing import linear, linear_inside, linear_outside, logspace
+from pcfg_artifact.parsing import linear, linear_count, linear_inside, linear_outside, logspace
 from pcfg_artifact.parsing.cells import cell_bounds, cell_of
 from pcfg_artifact.parsing.charts import Chart
 from pcfg_artifact.parsing.compiled import compiled
@@ -68,6 +68,13 @@ class CpuEngine:
             whole = slice(work.first[cell], work.last[cell])
             root = np.concatenate([self.grammar.root_inner, self.grammar.root_leaf])
             return float(log_of(work.inside[whole] @ root[work.symbols[whole]]) + found[1].sum())
+
+    def multiply_adds(self, leaves: np.ndarray) -> int:
+        """Useful multiply-adds of one sentence's chart with pruned outside, 0 if it is done in log space."""
+        with self._workspace(len(leaves)) as work:
+            if self.is_full or self.linear_chart(leaves, work) is None:
+                return 0
+            return sum(linear_count.multiply_adds(self.grammar, len(leaves), work))
 
     def best_tree(self, leaves: np.ndarray) -> BestTree:
         """Viterbi in log space, which holds the probability of any one tree."""
