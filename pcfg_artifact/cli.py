@@ -142,17 +142,8 @@ def _run_pipeline(arguments: Sequence[str]) -> int:
     parser.add_argument("--only", metavar="STAGE", help="run this stage alone")
     parser.add_argument("--force", action="store_true", help="make the selected stages from nothing")
     parser.add_argument("--skip-bad-trees", action="store_true", help="leave out malformed trees, and list them")
-    parser.add_argument("--follow", type=Path, metavar="RUN",
-                        help="help to train the models of RUN, which another machine runs (docs/CLUSTER.md)")
     parser.add_argument("--dry-run", action="store_true", help="print the plan with its costs, and do nothing")
     args = parser.parse_args(arguments)
-    if args.follow is not None:
-        from pcfg_artifact.workers.follow import follow  # here, because it brings torch
-
-        if arguments[0].partition("=")[0] != "--follow" or len(arguments) > 2:
-            raise UsageError("--follow RUN takes the settings of that run; leave out all other options")
-        follow(args.follow.absolute(), _say)
-        return 0
     settings = args.settings + (["grammar.skip_bad_trees=true"] if args.skip_bad_trees else [])
     profile = config.load_profile(args.profile, settings, args.treebank)
     stages_to_run = pipeline.select(args.first, args.last, args.only)

@@ -94,7 +94,7 @@ def unscaled_width(number: float, width: float, unit: str) -> float:
 def in_words(shift: float, unit: str) -> str:
     """A shift on the scale of `scaled`, in the unit a reader thinks in."""
     if unit in LOGARITHMIC:
-        return f"{100 * math.expm1(min(shift, 100)):+.1f}%"
+        return f"{100 * math.expm1(min(shift, 100)):+.2g}%"
     if unit == "percent":
         return f"{shift:+.2f} points"
     if unit == "fraction":

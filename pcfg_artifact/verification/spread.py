@@ -50,6 +50,7 @@ OTHER_FLOOR = 1e-6
 FEW_SAMPLES = 0.25  # of the variance over seeds, where the model is the same
 ONE_LAYER = 1.0  # two layers may be equally good
 TRAINING_CURVE, TRAINING_STAGE = "loss_curve", "pretrain"
+LOW_RANK_MODEL = "low rank"
 ROUNDING_ONLY, SAME_MODEL, DRIFT, SEEDS = "rounding", "drift of the same model", "drift", "seeds"
 
 
@@ -84,8 +85,9 @@ class Spread:
         for cell in self.cells:
             unit, stage = record.units[cell], record.stages[cell]
             of, part = family(cell, unit), group(cell, unit)
-            # numbers of trained models that name none are of the base model
-            rows.append((unit, stage, of, part, of.model or (base if is_trained(stage) else ""), is_low_rank(cell),
+            # numbers of trained models that name none are of the base model; low-rank rows are a model of their own
+            model = LOW_RANK_MODEL if is_low_rank(cell) else of.model or (base if is_trained(stage) else "")
+            rows.append((unit, stage, of, part, model, is_low_rank(cell),
                          is_exact(cell, stage), cell.table in (BY_WIDTH, BY_KIND_OF_WORD),
                          cell.table == BEST_LAYER))
             self.groups.append(part)
@@ -109,12 +111,14 @@ class Spread:
     def limits(self, seed: int | None, repeated: Collection[str] = ()) -> dict[Cell, Limit]:
         """Cell -> limit, for a run of that seed in which the training of the models `repeated` repeated itself."""
         width, why = self._seed_widths(), pd.Series(SEEDS, self.frame.index)
+        over_seeds = width
         expected = self.finite.mean(axis=1).fillna(self.by_seed.iloc[:, 0])
         if seed in self.by_seed:
             expected = self.by_seed[seed]
             for is_same, name in ((False, DRIFT), (True, SAME_MODEL)):
                 applies, drifts = self._reruns(is_same, repeated)
-                width, why = width.mask(applies, self._drift_widths(drifts, is_same)), why.mask(applies, name)
+                width = width.mask(applies, self._at_most(self._drift_widths(drifts, is_same), over_seeds))
+                why = why.mask(applies, name)
             is_exact = self.frame["is_exact"]
             width, why = width.mask(is_exact, 0.0), why.mask(is_exact, ROUNDING_ONLY)
         size = expected.abs().where(np.isfinite(expected), 0.0)
@@ -158,7 +162,8 @@ class Spread:
         is_coarse = self.frame["is_divided"] | self.frame["is_best_layer"]
         share = self._share((pooled / seeds).mask(is_coarse), self.frame["model"], is_same)
         share = share.clip(lower=FEW_SAMPLES if is_same else 1.0).where(self.frame["is_divided"], share)
-        least = (share * seeds.combine(over_seeds, np.fmax)).where(self._can_drift(pooled, self.frame["stage"]), 0.0)
+        can_drift = self._can_drift(pooled, self.frame["stage"]) | self.frame["is_low_rank"]
+        least = (share * seeds.combine(over_seeds, np.fmax)).where(can_drift, 0.0)
         return times * _root(pooled.combine(square, np.fmax).combine(least, np.fmax))
 
     def _share(self, ratio: pd.Series, model: pd.Series, is_same: bool) -> pd.Series:
@@ -171,6 +176,11 @@ class Spread:
         return share.fillna(0.0).clip(lower=ratio[model.str.contains(UNTRAINED)].mean())
 
     @staticmethod
+    def _at_most(drift: pd.Series, over_seeds: pd.Series) -> pd.Series:
+        """Another course of a training is at most as good as another seed."""
+        return drift.where((drift <= over_seeds) | (over_seeds == 0), over_seeds)
+
+    @staticmethod
     def _times(n_runs: pd.Series, n_samples: pd.Series) -> pd.Series:
         """How many deviations; where nothing of the kind was run again, the share that stands in is known well."""
         return pd.Series([deviations(*n) if n[0] else N_DEVIATIONS for n in zip(n_runs, n_samples, strict=True)],
@@ -179,7 +189,7 @@ class Spread:
     @staticmethod
     def _can_drift(square: pd.Series, stage: pd.Series) -> pd.Series:
         """What drifted, and what was never run again from the same models: all but their training."""
-        return (square > 0) | (square.isna() & (stage != TRAINING_STAGE))
+        return (square > ROUNDING**2) | (square.isna() & (stage != TRAINING_STAGE))
 
     def _seed_widths(self) -> pd.Series:
         """The larger of a cell's own deviation over seeds and its family's, as many times as its samples need.
@@ -206,13 +216,16 @@ class Spread:
         expected = self.by_seed[seed] if seed in self.by_seed else self.finite.mean(axis=1)
         scatter = self.finite.groupby(number).mean().var(axis=1, ddof=1)
         n_seeds = self.finite.shape[1]
-        width = quantile(max(n_seeds - 1, 1), ODDS) * math.sqrt(1 + 1 / n_seeds) * _root(scatter)
+        model = (self.frame["model"] + " " + self.frame["stage"]).groupby(number).first()
+        n_groups = scatter.groupby(model).transform("count")
+        times = n_groups.map(lambda n: deviations(max(n_seeds - 1, 1), n))
+        width = over_seeds = times * math.sqrt(1 + 1 / n_seeds) * _root(scatter)
         why = pd.Series(SEEDS, width.index)
         if seed in self.by_seed:
             for is_same, name in ((False, DRIFT), (True, SAME_MODEL)):
                 applies, drifts = self._reruns(is_same, repeated)
                 applies = applies.groupby(number).all()
-                width = width.mask(applies, self._group_drift(drifts, scatter, is_same))
+                width = width.mask(applies, self._at_most(self._group_drift(drifts, scatter, is_same), over_seeds))
                 why = why.mask(applies, name)
         floor, found = self.floor.groupby(number).first(), {}
         for n, positions in self.frame.groupby("group").groups.items():

@@ -13,11 +13,11 @@ import pcfg_artifact
 from pcfg_artifact import cli
 from pcfg_artifact.artifacts import StageDir
 from pcfg_artifact.config import load_profile
-from pcfg_artifact.errors import StageError, UsageError
+from pcfg_artifact.errors import StageError
 from pcfg_artifact.machine import Machine
 from pcfg_artifact.mlm.training import Place, Recipe, train
 from pcfg_artifact.ragged import Ragged
-from pcfg_artifact.workers import checkpoints, follow, jobs, trainer
+from pcfg_artifact.workers import checkpoints, jobs, trainer
 
 SMALL = {"models": ("A1L1", "A2L1"), "width": 16, "max_length": 12, "batch_size": 8, "batch_tokens": 128, "steps": 4,
          "schedule_steps": 8, "warmup_steps": 2, "save_every": 2, "validate_every": 4, "n_curve": 8, "dropout": 0.0,
@@ -74,29 +74,11 @@ def test_a_run_with_more_processes_than_rows_is_refused_before_it_begins(tmp_pat
     assert "17 processes would share batches of 16 rows" in capsys.readouterr().err
 
 
-def test_following_needs_the_options_of_the_first_machine(monkeypatch, tmp_path, capsys):
-    monkeypatch.setenv(trainer.TORCHRUN, "--standalone")
-    with pytest.raises(UsageError, match="expected torchrun's options"):
-        follow.follow(tmp_path, print)
-    assert cli.main(["--follow", str(tmp_path), "--profile", "paper"]) == 2
-    assert "leave out all other options" in capsys.readouterr().err
-
-
-def test_a_follower_of_a_finished_run_has_nothing_to_do(monkeypatch, tmp_path):
-    out = write_run(tmp_path)
-    for name in SMALL["models"]:
-        out.write_json(f"models/{name}/training", {})
-    monkeypatch.setenv(trainer.TORCHRUN, "--nnodes=2")
-    said: list[str] = []
-    follow.follow(tmp_path, said.append)
-    assert len(said) == 1
-
-
 def test_a_checkpoint_that_is_not_seen_yet_is_waited_for(tmp_path, monkeypatch):
-    from pcfg_artifact.mlm.training import Progress
+    from pcfg_artifact.mlm.training import TrainingState
 
     def appear(_):
-        checkpoints.write(tmp_path, Progress(3, [1.0], []))
+        checkpoints.write(tmp_path, TrainingState(3, [1.0] * 3, []))
 
     monkeypatch.setattr(checkpoints.time, "sleep", appear)
     assert checkpoints.read(tmp_path, 3, patience=60).step == 3
@@ -116,23 +98,3 @@ def test_process_0_decides_where_all_begin_whatever_the_others_see(tmp_path):
     assert run.returncode == 0, run.stderr
     assert [(folder / f"began-{rank}.txt").read_text() for rank in (0, 1)] == ["2", "2"]
     assert out.json("scratch/A1L1/facts")["resumed_from_step"] == 2
-
-
-@pytest.mark.slow
-@without_network
-def test_two_machines_train_all_models_of_a_run(tmp_path):
-    """One is the first, the other follows; they have a process each, and nothing but the loopback between them."""
-    out = write_run(tmp_path)
-    first = ("import sys; from pathlib import Path; from pcfg_artifact.artifacts import StageDir; "
-             "from pcfg_artifact.machine import Machine; from pcfg_artifact.workers import jobs; "
-             "out = StageDir(Path(sys.argv[1])); job = jobs.TrainingJob.read(out.path('scratch/A1L1/job.json')); "
-             "jobs.train_models(job.config, out, Machine('cpu', 1))")
-    both = '"$0" -m pcfg_artifact --follow "$2" & follower=$!; "$0" -c "$1" "$2/pretrain" && wait $follower'
-    options = "--nnodes=2 --rdzv-backend=c10d --rdzv-endpoint=127.0.0.1:29573 --rdzv-id=test --local-addr=127.0.0.1"
-    run = subprocess.run([*NO_NETWORK, "sh", "-c", both, sys.executable, first, str(tmp_path)],
-                         env={**ENVIRONMENT, trainer.TORCHRUN: options}, capture_output=True, text=True, timeout=900)
-    assert run.returncode == 0, run.stderr
-    for name in SMALL["models"]:
-        assert out.json(f"scratch/{name}/facts")["world_size"] == 2
-        assert len(out.json(f"models/{name}/training")["losses"]) == SMALL["steps"]
-        assert f"{name} is finished" in run.stderr

@@ -17,6 +17,7 @@ from pcfg_artifact.verification.derived import derive
 from pcfg_artifact.verification.expectations import Record
 from pcfg_artifact.verification.families import is_trained
 from pcfg_artifact.verification.measured import Value, tabulate
+from pcfg_artifact.verification.spread import spread_of
 
 MUTATIONS = yaml.safe_load((Path(__file__).parent / "mutations.yaml").read_text(encoding="utf-8"))
 N_AUDITED = 10  # the first mutations: what an audit changed, unnoticed
@@ -151,6 +152,17 @@ def test_few_trained_numbers_are_not_judged(record, relations, seed, most):
     unjudged = [j for j in trained if j.verdict == Verdict.NOT_JUDGED]
     assert all(j.reason for j in unjudged)
     assert len(unjudged) / len(trained) <= most, (len(unjudged), len(trained))
+
+
+def test_limits_of_the_same_model_are_small(record):
+    """Half of the trained numbers at least: 3% of the value, 1.5 F1, or .02 of a correlation or accuracy."""
+    models = {cell.row for cell in record.units if cell.table == "loss_curve"}
+    small = []
+    for cell, limit in spread_of(record).limits(record.seeds[0], models).items():
+        if is_trained(record.stages[cell]) and math.isfinite(limit.expected):
+            most = {"percent": 1.5, "fraction": 0.02, "perplexity": 0.03}.get(record.units[cell], 0.0)
+            small.append(limit.width <= max(most, 0.03 * abs(limit.expected)))
+    assert sum(small) / len(small) > 0.5
 
 
 def test_nothing_measured_and_nan_never_pass(record, relations):
