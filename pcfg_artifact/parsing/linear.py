@@ -163,7 +163,7 @@ def reset_rows(row_of, masks, length, child_first):
 @INLINED
 def lowest_bit(word):
     """Index of the lowest bit of a word that is not 0."""
-    return uint64(trailing_zeros(word))
+    return uint64(trailing_zeros(word))  # type: ignore[call-arg]  # numba passes the context
 
 
 @njit(nogil=True)

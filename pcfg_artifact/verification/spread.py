@@ -134,7 +134,7 @@ class Spread:
         repeats.columns = self.drift.columns
         drifts = self.drift.where(repeats == is_same)
         if not is_same:  # symbols without a model: wherever their stage was run again
-            n_full = [rerun for rerun in self.drift.columns if not rerun.is_probes_only]
+            n_full = [rerun for rerun in self.record.drift if not rerun.is_probes_only]
             low_rank = self.frame["is_low_rank"]
             drifts.loc[low_rank, n_full] = self.drift.loc[low_rank, n_full]
         if is_same:
@@ -230,7 +230,7 @@ class Spread:
         floor, found = self.floor.groupby(number).first(), {}
         for n, positions in self.frame.groupby("group").groups.items():
             found[self.groups[positions[0]]] = GroupLimit(
-                {self.cells[p]: float(expected[p]) for p in positions}, float(width[n] + floor[n]), str(why[n]))
+                {self.cells[p]: float(expected[p]) for p in positions}, float(width[n] + floor[n]), str(why[n]))  # type: ignore[call-overload]
         return found
 
     def _group_drift(self, drifts: pd.DataFrame, scatter: pd.Series, is_same: bool) -> pd.Series:
