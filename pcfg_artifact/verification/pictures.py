@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from markupsafe import escape
+
 from pcfg_artifact.verification.claim_outcomes import Comparison
 from pcfg_artifact.verification.relations import STRICT
 
@@ -22,7 +24,7 @@ def picture(now: Comparison, recorded: Sequence[float], label: str) -> str:
     bound = place(now.bound)
     left, right = (MARGIN / 2, bound) if now.is_upper else (bound, WIDTH - MARGIN / 2)
     tone = "good" if now.slack >= 0 else "bad"
-    parts = [f'<svg class="claim {tone}" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">',
+    parts = [f'<svg class="claim {tone}" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(label)}">',
              f'<rect class="side" x="{left:.1f}" y="{LINE - 9}" width="{max(right - left, 0):.1f}" height="18"/>',
              f'<line class="axis" x1="{MARGIN / 2:g}" x2="{WIDTH - MARGIN / 2:g}" y1="{LINE}" y2="{LINE}"/>',
              f'<line class="bound" x1="{bound:.1f}" x2="{bound:.1f}" y1="{LINE - 11}" y2="{LINE + 11}"/>']

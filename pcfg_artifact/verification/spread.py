@@ -134,9 +134,10 @@ class Spread:
         repeats.columns = self.drift.columns
         drifts = self.drift.where(repeats == is_same)
         if not is_same:  # symbols without a model: wherever their stage was run again
-            n_full = [rerun for rerun in self.record.drift if not rerun.is_probes_only]
+            is_whole = [not rerun.is_probes_only for rerun in self.record.drift]
             low_rank = self.frame["is_low_rank"]
-            drifts.loc[low_rank, n_full] = self.drift.loc[low_rank, n_full]
+            drifts.loc[low_rank, is_whole] = self.drift.loc[low_rank, is_whole]
+            drifts.loc[low_rank, [not whole for whole in is_whole]] = np.nan
         if is_same:
             return self._is_same(repeated) & (not self.drift.empty), drifts
         return drifts.notna().any(axis=1), drifts
@@ -228,9 +229,12 @@ class Spread:
                 width = width.mask(applies, self._at_most(self._group_drift(drifts, scatter, is_same), over_seeds))
                 why = why.mask(applies, name)
         floor, found = self.floor.groupby(number).first(), {}
-        for n, positions in self.frame.groupby("group").groups.items():
+        members: dict[int, list[int]] = {}
+        for position, n in enumerate(number.tolist()):
+            members.setdefault(n, []).append(position)
+        for n, positions in members.items():
             found[self.groups[positions[0]]] = GroupLimit(
-                {self.cells[p]: float(expected[p]) for p in positions}, float(width[n] + floor[n]), str(why[n]))  # type: ignore[call-overload]
+                {self.cells[p]: float(expected[p]) for p in positions}, float(width[n] + floor[n]), str(why[n]))
         return found
 
     def _group_drift(self, drifts: pd.DataFrame, scatter: pd.Series, is_same: bool) -> pd.Series:
