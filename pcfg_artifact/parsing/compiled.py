@@ -13,6 +13,8 @@ import numpy as np
 
 from pcfg_artifact.grammar.pcfg import PCFG
 
+DENSE = 0.2  # share of all parents that a group of rules has, from which on whole vectors are faster than single rules
+LANES = 16  # numbers that a compiled loop takes at once
 INDEX = np.uint32  # of symbols; unsigned, so that compiled loops need no test for negative indices
 
 
@@ -22,6 +24,7 @@ class InnerPairs(NamedTuple):
 
     Pairs are sorted by their number of rules, so that loops over the rules of successive pairs have equal length.
     The pairs of left child B are by_left[left_first[B]:left_first[B + 1]]; by_right is the same for right children.
+    matrix: the rules again as (Q, I or more), where they are dense (`rule_matrix`).
     """
 
     left: np.ndarray
@@ -33,6 +36,7 @@ class InnerPairs(NamedTuple):
     left_first: np.ndarray
     by_right: np.ndarray
     right_first: np.ndarray
+    matrix: np.ndarray
 
 
 class LeafRules(NamedTuple):
@@ -42,6 +46,30 @@ class LeafRules(NamedTuple):
     other: np.ndarray
     parent: np.ndarray
     prob: np.ndarray
+
+
+class LeafEdges(NamedTuple):
+    """Distinct (A, B) of rules A -> .. p .. with a pre-terminal p and an in-terminal B, by B: those of B are
+    first[B]:first[B + 1], with their child B and their parent; of_rule is the edge of each of the LeafRules.
+
+    A word gives an edge the sum over p of P(A -> .. p ..) leaf(p), once for all cells.
+    """
+
+    first: np.ndarray
+    child: np.ndarray
+    parent: np.ndarray
+    of_rule: np.ndarray
+
+
+class LeafPairs(NamedTuple):
+    """Distinct (p, p') of rules A -> p p', by p: those of p are first[p]:first[p + 1], with the right one in `other`;
+    the rules of pair q are rules[q]:rules[q + 1] of the LeafRules; matrix as in InnerPairs.
+    """
+
+    first: np.ndarray
+    other: np.ndarray
+    rules: np.ndarray
+    matrix: np.ndarray
 
 
 class CompiledGrammar(NamedTuple):
@@ -56,6 +84,9 @@ class CompiledGrammar(NamedTuple):
     right_leaf: LeafRules
     left_leaf: LeafRules
     two_leaves: LeafRules
+    right_edges: LeafEdges
+    left_edges: LeafEdges
+    leaf_pairs: LeafPairs
 
     @property
     def n_interminals(self) -> int:
@@ -68,7 +99,8 @@ class CompiledGrammar(NamedTuple):
     @property
     def smallest_prob(self) -> float:
         """The smallest probability of a rule that is not 0 (1 without rules)."""
-        return min(group.prob.min(initial=1.0) for group in self[2:])
+        return min(rules.prob.min(initial=1.0)
+                   for rules in (self.inner, self.right_leaf, self.left_leaf, self.two_leaves))
 
 
 def grouped(group: np.ndarray, n_groups: int, *within: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -78,6 +110,19 @@ def grouped(group: np.ndarray, n_groups: int, *within: np.ndarray) -> tuple[np.n
     """
     order = np.lexsort((*reversed(within), group))
     return np.searchsorted(group[order], np.arange(n_groups + 1)), order
+
+
+def rule_matrix(first: np.ndarray, parent: np.ndarray, prob: np.ndarray, n_interminals: int) -> np.ndarray:
+    """(groups, I) probabilities of the rules of each group by parent; (0, I) unless they are dense.
+
+    Columns of 0 are added, so that compiled loops of whole vectors need no remainder.
+    """
+    n_groups, width = len(first) - 1, -(-n_interminals // LANES) * LANES
+    if len(prob) <= DENSE * n_groups * n_interminals:
+        return np.zeros((0, width))
+    matrix = np.zeros((n_groups, width))
+    matrix[np.repeat(np.arange(n_groups), np.diff(first)), parent] = prob
+    return matrix
 
 
 _compiled: WeakKeyDictionary[PCFG, CompiledGrammar] = WeakKeyDictionary()
@@ -99,15 +144,34 @@ def _compile(grammar: PCFG) -> CompiledGrammar:
     def by_leaf(chosen: np.ndarray, leaf: np.ndarray, other: np.ndarray) -> LeafRules:
         first, order = grouped(leaf[chosen] - n_interminals, n_preterminals, other[chosen], parent[chosen])
         rules = np.flatnonzero(chosen)[order]
-        return LeafRules(first, np.where(other >= n_interminals, other - n_interminals, other)[rules].astype(INDEX),
-                         parent[rules].astype(INDEX), prob[rules])
+        other = np.where(other >= n_interminals, other - n_interminals, other)
+        return LeafRules(first.astype(INDEX), other[rules].astype(INDEX), parent[rules].astype(INDEX), prob[rules])
 
+    right_leaf = by_leaf(~left_is_leaf & right_is_leaf, right, left)
+    left_leaf = by_leaf(left_is_leaf & ~right_is_leaf, left, right)
+    two_leaves = by_leaf(left_is_leaf & right_is_leaf, left, right)
     return CompiledGrammar(
         root_inner=grammar.root[:n_interminals].copy(), root_leaf=grammar.root[n_interminals:].copy(),
         inner=_by_pair(n_interminals, *(x[~left_is_leaf & ~right_is_leaf] for x in (parent, left, right, prob))),
-        right_leaf=by_leaf(~left_is_leaf & right_is_leaf, right, left),
-        left_leaf=by_leaf(left_is_leaf & ~right_is_leaf, left, right),
-        two_leaves=by_leaf(left_is_leaf & right_is_leaf, left, right))
+        right_leaf=right_leaf, left_leaf=left_leaf, two_leaves=two_leaves,
+        right_edges=_edges(right_leaf, n_interminals), left_edges=_edges(left_leaf, n_interminals),
+        leaf_pairs=_leaf_pairs(two_leaves, n_interminals, n_preterminals))
+
+
+def _edges(rules: LeafRules, n_interminals: int) -> LeafEdges:
+    edges, of_rule = np.unique(np.stack([rules.other, rules.parent], axis=1), axis=0, return_inverse=True)
+    first, order = grouped(edges[:, 0], n_interminals)  # they are in this order already
+    return LeafEdges(first.astype(INDEX), edges[order, 0].astype(INDEX), edges[order, 1].astype(INDEX),
+                     of_rule.reshape(-1).astype(INDEX))
+
+
+def _leaf_pairs(rules: LeafRules, n_interminals: int, n_preterminals: int) -> LeafPairs:
+    leaf = np.repeat(np.arange(n_preterminals), np.diff(rules.first))
+    pairs, begin = np.unique(leaf * n_preterminals + rules.other.astype(np.int64), return_index=True)  # sorted already
+    first, _ = grouped(pairs // max(n_preterminals, 1), n_preterminals)
+    ends = np.append(begin, len(leaf))
+    return LeafPairs(first.astype(INDEX), (pairs % max(n_preterminals, 1)).astype(INDEX), ends.astype(INDEX),
+                     rule_matrix(ends, rules.parent, rules.prob, n_interminals))
 
 
 def _by_pair(n_interminals: int, parent: np.ndarray, left: np.ndarray, right: np.ndarray,
@@ -122,5 +186,8 @@ def _by_pair(n_interminals: int, parent: np.ndarray, left: np.ndarray, right: np
     left_first, by_left = grouped(pairs[:, 0], n_interminals)
     right_first, by_right = grouped(pairs[:, 1], n_interminals)
     return InnerPairs(
-        left=pairs[:, 0].copy(), right=pairs[:, 1].copy(), first=first, parent=parent[rules].astype(INDEX),
-        prob=prob[rules], by_left=by_left, left_first=left_first, by_right=by_right, right_first=right_first)
+        left=pairs[:, 0].copy(), right=pairs[:, 1].copy(), first=first.astype(INDEX),
+        parent=parent[rules].astype(INDEX), prob=prob[rules],
+        by_left=by_left.astype(INDEX), left_first=left_first.astype(INDEX),
+        by_right=by_right.astype(INDEX), right_first=right_first.astype(INDEX),
+        matrix=rule_matrix(first, parent[rules], prob[rules], n_interminals))

@@ -13,7 +13,7 @@ import numpy as np
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.ordered import ordered_map
-from pcfg_artifact.parsing import linear, logspace
+from pcfg_artifact.parsing import linear, linear_count, linear_inside, linear_outside, logspace
 from pcfg_artifact.parsing.cells import cell_bounds, cell_of
 from pcfg_artifact.parsing.charts import Chart
 from pcfg_artifact.parsing.compiled import compiled
@@ -69,6 +69,13 @@ class CpuEngine:
             root = np.concatenate([self.grammar.root_inner, self.grammar.root_leaf])
             return float(log_of(work.inside[whole] @ root[work.symbols[whole]]) + found[1].sum())
 
+    def multiply_adds(self, leaves: np.ndarray) -> int:
+        """Useful multiply-adds of one sentence's chart with pruned outside, 0 if it is done in log space."""
+        with self._workspace(len(leaves)) as work:
+            if self.is_full or self.linear_chart(leaves, work) is None:
+                return 0
+            return sum(linear_count.multiply_adds(self.grammar, len(leaves), work))
+
     def best_tree(self, leaves: np.ndarray) -> BestTree:
         """Viterbi in log space, which holds the probability of any one tree."""
         if not len(leaves):
@@ -90,7 +97,7 @@ class CpuEngine:
 
     def _check_memory(self, length: int) -> None:
         """Refuse a sentence whose chart may not fit, instead of being killed half-way."""
-        per_square_word = 26 * self.grammar.n_interminals + 4 * len(self.grammar.inner.left) // linear.WORD
+        per_square_word = linear.bytes_per_square_word(self.grammar)
         needed, available = per_square_word * (length + 1) ** 2, available_memory()
         if needed > available:
             fits = int((available / per_square_word) ** 0.5)
@@ -100,25 +107,23 @@ class CpuEngine:
 
     def _scaled_inside(self, leaves: np.ndarray, work: linear.Workspace) -> tuple[np.ndarray, np.ndarray] | None:
         """Fill the workspace; the leaves as they were scaled and the log of what was taken off, or None if refused."""
-        peak = leaves.max(axis=1, initial=0.0)
-        peak = np.where(peak > 0, peak, 1.0)
-        scaled, log_scale = leaves / peak[:, None], np.log(peak)
+        scaled, log_scale, smallest_leaf = linear.scale_leaves(np.ascontiguousarray(leaves, np.float64))
         for _ in range(MAX_RESCALES):
-            smallest_leaf = scaled.min(initial=1.0, where=scaled > 0)
             if smallest_leaf * self._smallest_rule < linear.SMALLEST_RULE:
                 return None
-            status, drift = linear.inside(self.grammar, scaled, self.is_full, work)
+            status, drift = linear_inside.inside(self.grammar, scaled, self.is_full, work)
             if status != linear.DRIFTING:
                 return (scaled, log_scale) if status == linear.DONE else None
             bits = -round(drift) if abs(drift) >= 1 else -int(np.sign(drift))
             scaled = np.ldexp(scaled, bits)  # exact: every span of n words is multiplied by 2^(n bits)
+            smallest_leaf = np.ldexp(smallest_leaf, bits)
             log_scale -= bits * np.log(2.0)
         return None
 
     def linear_chart(self, leaves: np.ndarray, work: linear.Workspace) -> Chart | None:
         """The chart, or None where linear space is refused."""
         length, found = len(leaves), self._scaled_inside(leaves, work)
-        if found is None or linear.outside(self.grammar, found[0], self.is_full, work) != linear.DONE:
+        if found is None or linear_outside.outside(self.grammar, found[0], self.is_full, work) != linear.DONE:
             return None
         offsets, symbols, inside, outside = linear.collect(length, work)
         log_scale = np.append(0.0, np.cumsum(found[1]))

@@ -1,4 +1,5 @@
-"""Sentences per second of Inside-Outside: our engines, the reference, and torch-struct on a small dense grammar.
+"""Sentences per second of Inside-Outside: our engines, the reference, torch-struct on a small dense grammar, and NLTK
+on a grammar that it can hold.
 
 Speeds are per core: sentences over CPU time of the one thread that works, the best of some rounds, so that other work
 on the machine changes little.  Peak memory is that of the process while a row runs.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from importlib.util import find_spec
 from itertools import product
 from typing import Any
@@ -17,7 +19,7 @@ import torch
 
 from pcfg_artifact.grammar import PCFG, learn_pcfg
 from pcfg_artifact.grammar.sampling import Sampler
-from pcfg_artifact.parsing import inside_outside, sentence_leaves
+from pcfg_artifact.parsing import Chart, inside_outside, sentence_leaves
 from pcfg_artifact.parsing.compiled import compiled
 from pcfg_artifact.parsing.cpu import CpuEngine
 from pcfg_artifact.parsing.options import EngineOptions
@@ -36,6 +38,7 @@ DENSE_SHAPES = ((20, 8), (30, 2), (40, 1))  # length, batch
 DENSE_INTERMINALS, DENSE_PRETERMINALS, DENSE_WORDS = 30, 60, 100
 ROUNDS = 3
 TORCH_STRUCT = "torch_struct"
+NLTK_INTERMINALS, NLTK_PRETERMINALS, NLTK_WORDS, NLTK_LENGTH = 4, 6, 12, 12
 
 
 def run(treebank: Treebank) -> list[dict[str, Any]]:
@@ -44,7 +47,7 @@ def run(treebank: Treebank) -> list[dict[str, Any]]:
         grammar = learn_pcfg(trees.train)
         sentences = [tree.words() for tree in trees.test if SHORTEST <= len(tree.words()) <= LONGEST][:N_SENTENCES]
         return [*engines(grammar, sentences), *growth_with_length(grammar),
-                *growth_with_grammar(trees.train, sentences), *dense_grammar(), *sampler(grammar)]
+                *growth_with_grammar(trees.train, sentences), *dense_grammar(), *against_nltk(), *sampler(grammar)]
 
 
 def timed(work: Callable[[], Any], rounds: int = ROUNDS) -> tuple[float, float]:
@@ -76,6 +79,13 @@ def consume(items: Iterator[Any]) -> None:
             chart.entry_marginals  # noqa: B018 - marginals are computed on access
 
 
+def consume_each(work: Callable[[Any], Any], items: Sequence[Any]) -> None:
+    """Marginals of what `work` makes of each item: a chart, or several."""
+    for item in items:
+        found = work(item)
+        consume(iter([found]) if isinstance(found, Chart) else found)
+
+
 def engines(grammar: PCFG, sentences: Sequence[list[str]]) -> Iterator[dict[str, Any]]:
     leaves = [sentence_leaves(grammar, sentence) for sentence in sentences]
     mean = np.mean([len(sentence) for sentence in sentences])
@@ -83,7 +93,8 @@ def engines(grammar: PCFG, sentences: Sequence[list[str]]) -> Iterator[dict[str,
     cpu, torch_engine = CpuEngine(grammar), TorchEngine(grammar)
     yield row("cpu: inside", on, len(leaves), lambda: [cpu.log_prob(rows) for rows in leaves])
     best = row("cpu: inside, outside, marginals", on, len(leaves), lambda: consume(map(cpu.chart, leaves)))
-    yield best
+    work = sum(map(cpu.multiply_adds, leaves))
+    yield {**best, "ns/multiply-add": 1e6 * best["ms/sentence"] * len(leaves) / work} if work else best
     full = CpuEngine(grammar, EngineOptions(outside="full"))
     yield ratio(row("cpu: the same, full outside", on, len(leaves), lambda: consume(map(full.chart, leaves)), 1), best)
     yield ratio(row("torch: inside, outside, marginals", on, len(leaves),
@@ -113,7 +124,7 @@ def growth_with_length(grammar: PCFG) -> Iterator[dict[str, Any]]:
         if not leaves:
             continue
         found = row("cpu: growth with length", f"{len(leaves)} sampled sentences of {length} words", len(leaves),
-                    lambda leaves=leaves: consume(map(engine.chart, leaves)))
+                    partial(consume_each, engine.chart, leaves))
         if before is not None:
             found["exponent"] = np.log(found["ms/sentence"] / before[1]) / np.log(length / before[0])
         before = length, found["ms/sentence"]
@@ -126,7 +137,7 @@ def growth_with_grammar(train: Sequence[Any], sentences: Sequence[list[str]]) ->
         engine = CpuEngine(grammar)
         leaves = [sentence_leaves(grammar, sentence) for sentence in sentences[:50]]
         yield row("cpu: growth with grammar", f"{len(leaves)} sentences; {sizes(grammar)}", len(leaves),
-                  lambda leaves=leaves, engine=engine: consume(map(engine.chart, leaves)))
+                  partial(consume_each, engine.chart, leaves))
 
 
 def sampler(grammar: PCFG) -> Iterator[dict[str, Any]]:
@@ -136,19 +147,20 @@ def sampler(grammar: PCFG) -> Iterator[dict[str, Any]]:
 # ---- a dense grammar, for what cannot use sparse rules ---------------------------------------------------------------
 
 
-def random_dense_grammar() -> PCFG:
-    """Every rule over 30 in-terminals and 60 pre-terminals."""
+def random_dense_grammar(n_interminals: int = DENSE_INTERMINALS, n_preterminals: int = DENSE_PRETERMINALS,
+                         n_words: int = DENSE_WORDS) -> PCFG:
+    """Every rule over some in-terminals and pre-terminals."""
     rng = stream(0, "bench dense grammar")
-    n = DENSE_INTERMINALS + DENSE_PRETERMINALS
-    binary = rng.dirichlet(np.ones(n * n), size=DENSE_INTERMINALS).reshape(-1)
-    lexical = rng.dirichlet(np.ones(DENSE_WORDS), size=DENSE_PRETERMINALS).reshape(-1)
+    n = n_interminals + n_preterminals
+    binary = rng.dirichlet(np.ones(n * n), size=n_interminals).reshape(-1)
+    lexical = rng.dirichlet(np.ones(n_words), size=n_preterminals).reshape(-1)
     return PCFG(
-        interminals=tuple(f"I{a}" for a in range(DENSE_INTERMINALS)),
-        preterminals=tuple(f"P{p}" for p in range(DENSE_PRETERMINALS)),
-        words=tuple(f"w{w}" for w in range(DENSE_WORDS)),
-        root=np.concatenate([np.full(DENSE_INTERMINALS, 1 / DENSE_INTERMINALS), np.zeros(DENSE_PRETERMINALS)]),
-        binary=np.array(list(product(range(DENSE_INTERMINALS), range(n), range(n)))), binary_prob=binary,
-        lexical=np.array(list(product(range(DENSE_INTERMINALS, n), range(DENSE_WORDS)))), lexical_prob=lexical)
+        interminals=tuple(f"I{a}" for a in range(n_interminals)),
+        preterminals=tuple(f"P{p}" for p in range(n_preterminals)),
+        words=tuple(f"w{w}" for w in range(n_words)),
+        root=np.concatenate([np.full(n_interminals, 1 / n_interminals), np.zeros(n_preterminals)]),
+        binary=np.array(list(product(range(n_interminals), range(n), range(n)))), binary_prob=binary,
+        lexical=np.array(list(product(range(n_interminals, n), range(n_words)))), lexical_prob=lexical)
 
 
 def dense_grammar() -> Iterator[dict[str, Any]]:
@@ -159,9 +171,9 @@ def dense_grammar() -> Iterator[dict[str, Any]]:
         sentences = rng.integers(DENSE_WORDS, size=(batch, length))
         leaves = [sentence_leaves(grammar, sentence) for sentence in sentences]
         on = f"dense, I {DENSE_INTERMINALS}, P {DENSE_PRETERMINALS}; length {length}, batch {batch}"
-        yield row("cpu: inside, outside, marginals", on, batch, lambda leaves=leaves: consume(map(cpu.chart, leaves)))
-        best = row("torch: the same", on, batch, lambda leaves=leaves: consume(ours.charts(leaves)))
+        best = row("cpu: inside, outside, marginals", on, batch, partial(consume_each, cpu.chart, leaves))
         yield best
+        yield ratio(row("torch: the same", on, batch, partial(consume_each, ours.charts, [leaves])), best)
         if find_spec(TORCH_STRUCT) is None:
             yield {"what": "torch-struct: the same", "on": "not installed: pip install torch-struct"}
         else:
@@ -181,3 +193,34 @@ def torch_struct_work(grammar: PCFG, sentences: np.ndarray) -> Callable[[], Any]
         return SentCFG((terms, rules.contiguous(), root.contiguous()),
                        lengths=torch.full((batch,), sentences.shape[1])).marginals
     return work
+
+
+# ---- NLTK, which finds the best tree ---------------------------------------------------------------------------------
+
+
+def against_nltk() -> Iterator[dict[str, Any]]:
+    """Viterbi, ours and NLTK's, with a small dense grammar: the same tree of the same sentence."""
+    grammar = random_dense_grammar(NLTK_INTERMINALS, NLTK_PRETERMINALS, NLTK_WORDS)
+    words = stream(0, "bench NLTK sentence").integers(NLTK_WORDS, size=NLTK_LENGTH)
+    leaves = sentence_leaves(grammar, words)
+    on = f"dense, I {NLTK_INTERMINALS}, P {NLTK_PRETERMINALS}; length {NLTK_LENGTH}"
+    best = row("cpu: best tree", on, 1, partial(CpuEngine(grammar).best_tree, leaves))
+    yield best
+    if find_spec("nltk") is None:
+        yield {"what": "NLTK: the same", "on": "not installed: pip install nltk"}
+    else:
+        yield ratio(row("NLTK: the same", on, 1, nltk_work(grammar, words), 1), best)
+
+
+def nltk_work(grammar: PCFG, words: np.ndarray) -> Callable[[], Any]:
+    from nltk import PCFG as NltkPCFG
+    from nltk import Nonterminal, ProbabilisticProduction, ViterbiParser
+
+    symbols, start = [Nonterminal(name) for name in grammar.nonterminals], Nonterminal("ROOT")
+    rules = [ProbabilisticProduction(start, [symbols[a]], prob=float(p)) for a, p in enumerate(grammar.root) if p > 0]
+    rules += [ProbabilisticProduction(symbols[a], [symbols[b], symbols[c]], prob=float(p))
+              for (a, b, c), p in zip(grammar.binary, grammar.binary_prob, strict=True)]
+    rules += [ProbabilisticProduction(symbols[a], [grammar.words[w]], prob=float(p))
+              for (a, w), p in zip(grammar.lexical, grammar.lexical_prob, strict=True)]
+    parser, sentence = ViterbiParser(NltkPCFG(start, rules)), [grammar.words[w] for w in words]
+    return lambda: next(iter(parser.parse(sentence)))
