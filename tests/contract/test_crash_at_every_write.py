@@ -10,7 +10,7 @@ import torch
 
 from pcfg_artifact import artifacts, storage
 from pcfg_artifact.artifacts import Manifest, Metric, Ragged, RaggedWriter
-from pcfg_artifact.mlm.training import Progress
+from pcfg_artifact.mlm.training import TrainingState
 from pcfg_artifact.workers import checkpoints, trainer
 
 DEAD = 9
@@ -54,7 +54,7 @@ def train(out: artifacts.StageDir) -> None:
     trainer.publish(Network(), job, folder, job.untrained)
     start = checkpoints.read_latest(folder)
     for step in range(start.step + 1 if start else 1, N_STEPS + 1):
-        checkpoints.write(folder, Progress(step, [0.5] * step, [], {"w": torch.full((40,), float(step))}))
+        checkpoints.write(folder, TrainingState(step, [0.5] * step, [], {"w": torch.full((40,), float(step))}))
     trainer.publish(Network(), job, folder, final, {"losses": [0.5] * N_STEPS})
     checkpoints.remove_all(folder)
 

@@ -19,7 +19,7 @@ from pcfg_artifact.config import load_profile
 from pcfg_artifact.errors import CorruptArtifact, StageError
 from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.machine import Hardware, Machine
-from pcfg_artifact.mlm.training import Progress
+from pcfg_artifact.mlm.training import TrainingState
 from pcfg_artifact.probing.probe_rows import Unit
 from pcfg_artifact.probing.tasks import ProbeScore
 from pcfg_artifact.stages import pretrain
@@ -76,7 +76,7 @@ def test_a_sealed_file_is_read_back_and_every_change_of_it_is_found(tmp_path):
 @pytest.mark.parametrize("change", [{"step": 3}, {"losses": [2.0, 2.5]}, {"losses": None}, {"loss_scale": 4.0}])
 def test_an_edited_checkpoint_is_not_continued(change, tmp_path):
     for step in (1, 2):
-        checkpoints.write(tmp_path, Progress(step, [2.0] * step, [], {"w": torch.zeros(4)}))
+        checkpoints.write(tmp_path, TrainingState(step, [2.0] * step, [], {"w": torch.zeros(4)}))
     state = checkpoints.path_of(tmp_path, 2) / checkpoints.STATE
     state.write_text(json.dumps(json.loads(state.read_text()) | change))
     with pytest.raises(CorruptArtifact, match="step-0000002 is damaged .*changed after .* to continue from step 1"):
@@ -84,7 +84,7 @@ def test_an_edited_checkpoint_is_not_continued(change, tmp_path):
 
 
 def test_a_checkpoint_under_the_name_of_another_step_is_not_continued(tmp_path):
-    checkpoints.write(tmp_path, Progress(2, [2.0] * 2, [], {"w": torch.zeros(4)}))
+    checkpoints.write(tmp_path, TrainingState(2, [2.0] * 2, [], {"w": torch.zeros(4)}))
     checkpoints.path_of(tmp_path, 2).rename(checkpoints.path_of(tmp_path, 3))
     with pytest.raises(CorruptArtifact, match="is of step 2 and has 2 losses, expected 3 of both"):
         checkpoints.read_latest(tmp_path)
