@@ -47,8 +47,8 @@ FLOOR = {"percent": 0.02, "perplexity": 1e-4, "fraction": 0.0005, "tokens": 0.00
          "relative_error": 1e-9}  # rounding errors near 1e-15: their size, not their value, is the finding
 OTHER_FLOOR = 1e-6
 # Few reruns of the same models are needed, because probes of an untrained one are among every rerun, and stand in.
-# Arithmetic moved the linear probes of a trained model by up to twice the limit of an untrained one; two and a half times its
-# deviation leaves room.
+# Arithmetic moved the linear probes of a trained model by up to twice the limit of an untrained one; two and a
+# half times its deviation leaves room.
 STAND_IN = 6.0  # of variances
 FEW_SAMPLES = 0.25  # of the variance over seeds, where the model is the same
 ONE_LAYER = 1.0  # two layers may be equally good
