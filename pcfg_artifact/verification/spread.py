@@ -47,6 +47,10 @@ FLOOR = {"percent": 0.02, "perplexity": 1e-4, "fraction": 0.0005, "tokens": 0.00
          "bool": 0.0,
          "relative_error": 1e-9}  # rounding errors near 1e-15: their size, not their value, is the finding
 OTHER_FLOOR = 1e-6
+# Few reruns of the same models are needed, because probes of an untrained one are among every rerun, and stand in.
+# Arithmetic moved the linear probes of a trained model by up to twice the limit of an untrained one; two and a
+# half times its deviation leaves room.
+STAND_IN = 6.0  # of variances
 FEW_SAMPLES = 0.25  # of the variance over seeds, where the model is the same
 ONE_LAYER = 1.0  # two layers may be equally good
 TRAINING_CURVE, TRAINING_STAGE = "loss_curve", "pretrain"
@@ -153,7 +157,7 @@ class Spread:
         square = (drifts**2).mean(axis=1)  # NaN where a cell is undefined or absent
         by_family = square.groupby(number)
         n_runs = drifts.notna().sum(axis=1).groupby(number).transform("max")
-        times = self._times(n_runs, by_family.transform("count"))
+        times = N_DEVIATIONS if is_same else self._times(n_runs, by_family.transform("count"))
         pooled = by_family.transform("mean")
         # A few reruns do not show every course that training can take.  No cell is trusted to drift less than the
         # model's numbers do on the whole, as a share of what seeds change; where a table is divided up so far that few
@@ -174,7 +178,8 @@ class Spread:
         share = ratio.groupby(model).transform("mean")
         if not is_same:
             return share
-        return share.fillna(0.0).clip(lower=ratio[model.str.contains(UNTRAINED)].mean())
+        least = STAND_IN * ratio[model.str.contains(UNTRAINED)].mean()
+        return share.fillna(least).clip(lower=least)
 
     @staticmethod
     def _at_most(drift: pd.Series, over_seeds: pd.Series) -> pd.Series:
@@ -249,7 +254,8 @@ class Spread:
         is_coarse = (self.frame["is_divided"] | self.frame["is_best_layer"]).groupby(number).first()
         share = self._share((own / scatter).mask(is_coarse), model, is_same)
         together = (share * scatter).where(self._can_drift(own, stage), 0.0)
-        times = self._times(shift.notna().sum(axis=1), own.groupby(model).transform("count"))
+        n_runs, n_groups = shift.notna().sum(axis=1), own.groupby(model).transform("count")
+        times = N_DEVIATIONS if is_same else self._times(n_runs, n_groups)
         return times * _root(own.combine(together, np.fmax))
 
 
