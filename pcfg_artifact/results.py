@@ -58,8 +58,8 @@ def claims(run: str | Path) -> pd.DataFrame:
 
 
 def is_judged(verdict: pd.Series) -> pd.Series:
-    """Whether each verdict is one: there, and not `not applicable`."""
-    return verdict.notna() & (verdict != Verdict.NOT_APPLICABLE.value)
+    """Whether each verdict is one: there, and neither `not applicable` nor `not judged`."""
+    return verdict.notna() & ~verdict.isin([Verdict.NOT_APPLICABLE.value, Verdict.NOT_JUDGED.value])
 
 
 def finished(root: Path) -> dict[str, Manifest]:
