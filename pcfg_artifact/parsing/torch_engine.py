@@ -58,8 +58,9 @@ class TorchEngine:
         ones = np.ones(len(inner.left))
         self.to_left = self._matrix(inner.left, np.arange(len(inner.left)), ones, n_interminals, len(inner.left))
         self.to_right = self._matrix(inner.right, np.arange(len(inner.left)), ones, n_interminals, len(inner.left))
-        self.right_leaf, self.left_leaf = LeafEdges(self, grammar.right_leaf), LeafEdges(self, grammar.left_leaf)
-        self.two_leaves = LeafPairs(self, grammar.two_leaves)
+        self.right_leaf = LeafEdgeTensors(self, grammar.right_leaf)
+        self.left_leaf = LeafEdgeTensors(self, grammar.left_leaf)
+        self.two_leaves = LeafPairTensors(self, grammar.two_leaves)
         self.root_inner = torch.as_tensor(grammar.root_inner, dtype=self.dtype, device=self.device)
         self.root_leaf = torch.as_tensor(grammar.root_leaf, dtype=self.dtype, device=self.device)
 
@@ -164,11 +165,12 @@ class TorchEngine:
             trees.append(logspace.best_tree(self.grammar, rows, cells) if len(rows) else BestTree.none())
         return trees
 
-    def _run(self, leaves: list[np.ndarray]) -> tuple[Run, list[np.ndarray]]:
+    def _run(self, leaves: list[np.ndarray]) -> tuple[BatchPass, list[np.ndarray]]:
         """A batch with the leaves of every word divided by their largest, and the logs of what was divided by."""
         peaks = [np.where((peak := rows.max(axis=1, initial=0.0)) > 0, peak, 1.0) for rows in leaves]
         scaled = [rows / peak[:, None] for rows, peak in zip(leaves, peaks, strict=True)]
-        return Run(self, self._padded(scaled, 0.0), [len(rows) for rows in leaves]), [np.log(peak) for peak in peaks]
+        lengths = [len(rows) for rows in leaves]
+        return BatchPass(self, self._padded(scaled, 0.0), lengths), [np.log(peak) for peak in peaks]
 
     def _padded(self, leaves: list[np.ndarray], padding: float) -> torch.Tensor:
         """(P, longest, N)"""
@@ -188,7 +190,7 @@ def cells_of_widths(by_width: dict[int, torch.Tensor], length: int, n_interminal
     return cells
 
 
-class LeafEdges:
+class LeafEdgeTensors:
     """Rules with a pre-terminal and an in-terminal child as edges (A, B) from that child B to the parent A.
 
     What a word gives an edge is the sum over p of P(A -> .. p ..) leaf(p): `weights` (E, P), applied once for all.
@@ -207,7 +209,7 @@ class LeafEdges:
         self.to_other = engine._matrix(edges[:, 1], numbers, ones, n_interminals, len(edges))
 
 
-class LeafPairs:
+class LeafPairTensors:
     """Pairs of two pre-terminals: their rows, and the matrices to and from parents."""
 
     def __init__(self, engine: TorchEngine, rules: LeafRules) -> None:
@@ -229,7 +231,7 @@ def apply(matrix: torch.Tensor, x_QSN: torch.Tensor) -> torch.Tensor:
     return product.view(matrix.shape[0], *x_QSN.shape[1:])
 
 
-class Run:
+class BatchPass:
     """Inside and outside of one padded batch.  alpha[w], beta[w]: (I, S, N); leaves: (P, longest, N)."""
 
     def __init__(self, engine: TorchEngine, leaves: torch.Tensor, lengths: list[int]) -> None:

@@ -11,7 +11,7 @@ import torch
 from pcfg_artifact.parsing.compiled import CompiledGrammar, LeafRules
 
 
-class Rules:
+class RuleTensors:
     """Rules one by one: their parent, the rows of both children, their log probability."""
 
     def __init__(self, parent: np.ndarray, left: np.ndarray, right: np.ndarray, prob: np.ndarray, like: torch.Tensor
@@ -21,7 +21,7 @@ class Rules:
         self.log_prob = torch.as_tensor(np.log(prob), dtype=like.dtype, device=like.device)[:, None, None]
 
     @classmethod
-    def of_leaves(cls, rules: LeafRules, like: torch.Tensor) -> Rules:
+    def of_leaves(cls, rules: LeafRules, like: torch.Tensor) -> RuleTensors:
         """left: the pre-terminal, right: the other child."""
         leaf = np.repeat(np.arange(len(rules.first) - 1), np.diff(rules.first))
         return cls(rules.parent, leaf, rules.other, rules.prob, like)
@@ -38,10 +38,10 @@ def best_subtrees(grammar: CompiledGrammar, leaves: torch.Tensor) -> dict[int, t
     longest, n_sentences = leaves.shape[1:]
     inner = grammar.inner
     pair_of_rule = np.repeat(np.arange(len(inner.left)), np.diff(inner.first))
-    pairs = Rules(inner.parent, pair_of_rule, pair_of_rule, inner.prob, leaves)
+    pairs = RuleTensors(inner.parent, pair_of_rule, pair_of_rule, inner.prob, leaves)
     left_child, right_child = (torch.as_tensor(x.astype(np.int64), device=leaves.device)
                                for x in (inner.left, inner.right))
-    right_leaf, left_leaf, two_leaves = (Rules.of_leaves(rules, leaves) for rules in (
+    right_leaf, left_leaf, two_leaves = (RuleTensors.of_leaves(rules, leaves) for rules in (
         grammar.right_leaf, grammar.left_leaf, grammar.two_leaves))
     best: dict[int, torch.Tensor] = {}
     for width in range(2, longest + 1):

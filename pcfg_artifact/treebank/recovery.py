@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-from pcfg_artifact.treebank.scanner import Broken, Found, scan
+from pcfg_artifact.treebank.scanner import Broken, ScannedTree, scan
 from pcfg_artifact.treebank.tree import Tree
 
 # NUL, or a byte that is not UTF-8 (as the error handler `surrogateescape` passes it on).
@@ -58,7 +58,7 @@ class Loss(NamedTuple):
 class Piece(NamedTuple):
     """What one chunk, or several joined, hold; is_balanced: every bracket has its partner within the piece."""
 
-    found: list[Found]
+    found: list[ScannedTree]
     lost: list[Loss]
     is_balanced: bool
 
@@ -70,7 +70,7 @@ def unreadable(character: str) -> str:
     return f"byte 0x{ord(character) - 0xdc00:02x} is not UTF-8 text"
 
 
-def first_swallowed(text: str, found: Sequence[Found]) -> Broken | None:
+def first_swallowed(text: str, found: Sequence[ScannedTree]) -> Broken | None:
     """Why the brackets of a text are wrong although they balance; None where nothing says so.
 
     A closing bracket missing in one tree and one too many in a later one make one tree of all between them.  It shows
@@ -123,7 +123,7 @@ class _Recovery:
         # Where trees close on a line of their own, such a line does not show that the tree before it was complete.
         self.closes_alone = 2 * len(LONE_CLOSING.findall(text)) > len(self.chunks)
 
-    def run(self) -> tuple[list[Found], list[Loss]]:
+    def run(self) -> tuple[list[ScannedTree], list[Loss]]:
         pieces = [self._read(start, stop) for start, stop in self.chunks]
         units: list[tuple[Piece, bool]] = []  # what is read by itself or joined, and which of the two
         joined: list[int] = []
@@ -140,9 +140,9 @@ class _Recovery:
         choose = self._choose_loose if n_joined and n_joined >= n_single else self._choose
         return choose(pieces, roots)
 
-    def _choose(self, pieces: list[Piece], roots: set[str]) -> tuple[list[Found], list[Loss]]:
+    def _choose(self, pieces: list[Piece], roots: set[str]) -> tuple[list[ScannedTree], list[Loss]]:
         """What is kept and lost where a tree is a chunk as a rule; roots: labels of such trees."""
-        found: list[Found] = []
+        found: list[ScannedTree] = []
         lost: list[Loss] = []
         c = 0
         while c < len(pieces):
@@ -155,9 +155,9 @@ class _Recovery:
             c = last + 1
         return found, lost
 
-    def _choose_loose(self, pieces: list[Piece], roots: set[str]) -> tuple[list[Found], list[Loss]]:
+    def _choose_loose(self, pieces: list[Piece], roots: set[str]) -> tuple[list[ScannedTree], list[Loss]]:
         """The same where trees run over chunks as a rule; after damage only such trees, labelled as others are."""
-        found: list[Found] = []
+        found: list[ScannedTree] = []
         lost: list[Loss] = []
         n_before, c = 0, 0  # trees found before the last unit
         is_after_damage = False

@@ -27,7 +27,7 @@ TOKEN = re.compile(
 LEAF, OPEN, CLOSE = 2, 3, 4  # values of `lastindex`
 
 
-class Found(NamedTuple):
+class ScannedTree(NamedTuple):
     """A tree and the part of the text that it was read from."""
 
     tree: Tree
@@ -44,7 +44,7 @@ class Broken(Exception):
         self.is_surplus = is_surplus  # a closing bracket too many: one of those before it may be the wrong one
 
 
-def scan(text: str, start: int, stop: int) -> Iterator[Found]:
+def scan(text: str, start: int, stop: int) -> Iterator[ScannedTree]:
     """The trees of text[start:stop], each as soon as its last bracket closes."""
     stack: list[tuple[str, list[Tree | str], int]] = []  # label, children so far, position of the opening bracket
     has_loose_words = False
@@ -85,7 +85,7 @@ def scan(text: str, start: int, stop: int) -> Iterator[Found]:
         if stack:
             stack[-1][1].append(node)
         else:
-            yield Found(node, position, match.end())
+            yield ScannedTree(node, position, match.end())
     if stack:
         raise Broken(stack[0][2], f"a tree that begins here is never closed ({len(stack)} closing brackets missing)",
                      stack[0][2])

@@ -107,7 +107,7 @@ def run_job(path: Path, in_group: bool = False) -> None:
     leave_group(place)
 
 
-class Task(NamedTuple):
+class SharedTask(NamedTuple):
     """What all processes of a model do: the job, whether it is done already, and the checkpoint that it begins with."""
 
     job: TrainingJob
@@ -115,16 +115,16 @@ class Task(NamedTuple):
     step: int | None
 
 
-def agree(job: TrainingJob, folder: Path, place: Place) -> Task:
+def agree(job: TrainingJob, folder: Path, place: Place) -> SharedTask:
     """The task as process 0 sees it: on a shared file system another machine may see the files of a minute ago."""
     import torch
     from torch import distributed
 
     from pcfg_artifact.workers import checkpoints
 
-    tasks: list[Task | None] = [None]
+    tasks: list[SharedTask | None] = [None]
     if place.rank == 0:
-        tasks = [Task(job, (job.final / FINISHED).is_file(), checkpoints.latest_step(folder))]
+        tasks = [SharedTask(job, (job.final / FINISHED).is_file(), checkpoints.latest_step(folder))]
     if place.world_size > 1:
         distributed.broadcast_object_list(tasks, src=0, device=torch.device(place.device))
     assert tasks[0] is not None
