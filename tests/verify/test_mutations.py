@@ -26,8 +26,8 @@ HIDDEN_BY_DRIFT = ("attended distances 20% shorter",)
 KEYS = {"table", "row", "column", "of", "add", "times", "value", "drop", "copy", "swap"}
 
 
-# Seven seeds and three arithmetics of the smoke profile as it was at commit 6097f58: enough to test the judge on, whatever
-# the profile has become since and however many seeds of it are recorded.
+# Seven seeds and three arithmetics of the smoke profile as it was at commit 6097f58: enough to test the judge on,
+# whatever the profile has become since and however many seeds of it are recorded.
 RECORDED = Path(__file__).parent / "recorded"
 
 
