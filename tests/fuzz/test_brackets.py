@@ -139,10 +139,13 @@ def words_of(tree, leaves, leaf_format):
         return [word for child in tree.children for word in words_of(child, leaves, leaf_format)]
     if leaves.has_empty_words and tree.word in ("0", "*"):
         return []
-    word, _, lemma = tree.word.rpartition("-")
-    has_lemma = leaves.has_lemmas and word and lemma
     assert leaf_format != WORD_LEMMA or leaves.has_lemmas
-    return [(word if has_lemma else tree.word).replace(" ", "_")]
+    return ["_".join(without_lemma(token) if leaves.has_lemmas else token for token in tree.word.split(" "))]
+
+
+def without_lemma(token):
+    """What stands before the last hyphen that has something on both sides."""
+    return next((token[:i] for i in range(len(token) - 2, 0, -1) if token[i] == "-"), token)
 
 
 def without_skipping(data):
