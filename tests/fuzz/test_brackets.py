@@ -108,7 +108,8 @@ def check_nothing_is_lost_silently(rng, counts):
     else:
         assert strict == kept, f"read in two ways{context}"
         assert not bad, f"{bad[0]} is listed, but without skipping all is read{context}"
-    check_cleaning(data, kept, bad, rng.choice(LEAF_FORMATS), context)
+    if rng.random() < 0.25:  # it takes longer than all of the above
+        check_cleaning(data, kept, bad, rng.choice(LEAF_FORMATS), context)
 
 
 def check_cleaning(data, kept, bad, leaf_format, context):
