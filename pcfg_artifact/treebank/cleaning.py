@@ -3,7 +3,7 @@
 What happens to a tree, in this order at each node, children first:
 - leaves and nodes that hold no words (`ID`, `CODE`), traces (`-NONE-`, and in historical corpora other empty words)
   and nodes left without words are removed;
-- where leaves hold lemmas, they are cut off (`leaves.py` says which documents have what);
+- where leaves hold lemmas, they are cut off (`leaf_formats.py` says which documents have what);
 - a leaf of several tokens is one word, its tokens joined by `_`: the annotators gave it one tag;
 - of a label with alternatives (`ADVP|PRT`) the first is taken; function tags and indices (`NP-SBJ-1`, `NP=2`) are cut;
   bracket tags such as `-LRB-` and labels of punctuation alone, such as `--`, are kept whole;

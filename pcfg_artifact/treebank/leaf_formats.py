@@ -19,7 +19,7 @@ LEAF_FORMATS = (AUTO, PLAIN, WORD_LEMMA)
 REFERENCE = "ID"
 NON_WORDS = frozenset((REFERENCE, "CODE", "METADATA"))  # labels of leaves, and of whole nodes, that hold no words
 LEAST_SHARE = 0.5  # of leaves with a lemma: some words have none, but where lemmas are written most have one
-_LEMMA = re.compile(r"(.+)-(.+)", re.DOTALL)  # greedy: the lemma is what follows the last hyphen
+_LEMMA = re.compile(r"([^ ]+)-([^ ]+)")  # greedy: the lemma is what follows the last hyphen
 _EMPTY = re.compile(r"\*([^*\s]+\*)?(-\d+)?|0")  # *con*, *T*-1, *, 0
 
 
@@ -34,9 +34,10 @@ class Leaves:
         return self.has_empty_words and _EMPTY.fullmatch(word) is not None
 
     def word_of(self, leaf: str) -> str:
-        """The word of a leaf; one without a lemma is its word."""
-        match = _LEMMA.fullmatch(leaf) if self.has_lemmas else None
-        return match[1] if match else leaf
+        """The word of a leaf; one without a lemma is its word, and of several tokens each may have its own."""
+        if not self.has_lemmas:
+            return leaf
+        return " ".join(match[1] if (match := _LEMMA.fullmatch(token)) else token for token in leaf.split(" "))
 
 
 def leaves_of(trees: Iterable[Tree], leaf_format: str = AUTO) -> Leaves:

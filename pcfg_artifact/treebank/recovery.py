@@ -134,9 +134,12 @@ class _Recovery:
             units.append((whole, True) if whole is not None and is_joined else (pieces[c], False))
             joined += [c] if is_joined else []
             c = self.ends[c] + 1 if is_joined else c + 1
-        n_single = sum(len(piece.found) for piece, is_joined in units if not is_joined and not piece.lost)
         roots = _roots([piece for piece, _ in units])
-        n_joined = sum(not self._looks_swallowed(c, roots) for c in joined)
+        # Parts of one damaged tree may be many, but they are short and seldom labelled as whole trees are.
+        label = _label_of_most_text([piece for piece, _ in units])
+        n_single = sum(item.tree.label == label for piece, is_joined in units if not is_joined and not piece.lost
+                       for item in piece.found)
+        n_joined = sum(self._begins_with(c, label) and not self._looks_swallowed(c, roots) for c in joined)
         choose = self._choose_loose if n_joined and n_joined >= n_single else self._choose
         return choose(pieces, roots)
 
@@ -180,6 +183,11 @@ class _Recovery:
                     is_after_damage = bool(piece.lost)
             c = last + 1
         return found, lost
+
+    def _begins_with(self, c: int, label: str | None) -> bool:
+        """Whether the trees that begin in chunk c, and run over others, begin with one of this label."""
+        whole = self._join(c)
+        return whole is not None and bool(whole.found) and whole.found[0].tree.label == label
 
     def _looks_swallowed(self, c: int, roots: set[str]) -> bool:
         below = [self.text.find("(", *self.chunks[d]) for d in range(c + 1, self.ends[c] + 1)]
@@ -248,6 +256,16 @@ class _Recovery:
             lost = [Loss.of(broken, found[0].begin if found else broken.position, stop)]
             found = []
         return Piece(found, lost, False)
+
+
+def _label_of_most_text(pieces: list[Piece]) -> str | None:
+    """The label whose trees, in pieces without damage, cover most of the text; None where there is no such piece."""
+    covered: Counter[str] = Counter()
+    for piece in pieces:
+        if not piece.lost:
+            for item in piece.found:
+                covered[item.tree.label] += item.end - item.begin
+    return covered.most_common(1)[0][0] if covered else None
 
 
 def _roots(pieces: list[Piece]) -> set[str]:

@@ -2,10 +2,13 @@
 
 from pcfg_artifact.errors import TreebankError
 from pcfg_artifact.treebank.brackets import parse_trees
-from pcfg_artifact.treebank.reading import _decode
+from pcfg_artifact.treebank.cleaning import TRACE
+from pcfg_artifact.treebank.leaf_formats import LEAF_FORMATS, NON_WORDS, WORD_LEMMA, leaves_of
+from pcfg_artifact.treebank.reading import _decode, _read
 from pcfg_artifact.treebank.tree import Tree
 
 LABELS = ["S", "NP", "VP", "NP-SBJ", "``", "''", "-LRB-", "X|Y", "#", "é"]
+NOT_WORDS = ["ID", "CODE", "METADATA", "-NONE-"]  # labels of leaves that cleaning takes out, and says so
 LAYOUTS = ["one a line", "outer bracket", "indented", "first column", "closing line", "several a line"]
 # Where a layout says nothing about where trees begin, two damages can cancel out and nobody could tell.
 IS_CLEAR = {"one a line", "outer bracket", "indented"}
@@ -17,12 +20,13 @@ def name_of(number):
     return 3 * chr(ord("a") + number)  # one damage does not turn it into another
 
 
-def random_tree(rng, name, depth=0):
+def random_tree(rng, name, labels=LABELS, depth=0):
     """A tree whose words all begin with `name`, so that it is known again wherever its parts end up."""
     if depth > 3 or (depth and rng.random() < 0.4):
-        return Tree(rng.choice(LABELS), (), f"{name}.{rng.randrange(1000)}")
-    label = "S" if not depth else rng.choice(LABELS)
-    return Tree(label, tuple(random_tree(rng, name, depth + 1) for _ in range(rng.randint(1, 3))))
+        lemma = rng.choice(["", "-x", "-"]) if labels is not LABELS else ""
+        return Tree(rng.choice(labels), (), f"{name}.{rng.randrange(1000)}{lemma}")
+    label = "S" if not depth else rng.choice(labels)
+    return Tree(label, tuple(random_tree(rng, name, labels, depth + 1) for _ in range(rng.randint(1, 3))))
 
 
 def written(tree, layout, level=0):
@@ -77,7 +81,8 @@ def line_ends(data):
 
 def check_nothing_is_lost_silently(rng, counts):
     layout = rng.choice(LAYOUTS)
-    trees = [random_tree(rng, name_of(number)) for number in range(rng.randint(5, 14))]
+    labels = LABELS if rng.random() < 0.7 else LABELS + NOT_WORDS
+    trees = [random_tree(rng, name_of(number), labels) for number in range(rng.randint(5, 14))]
     texts, gaps, untouched = damaged(rng, trees, layout)
     data = b"".join(part for pair in zip(texts, gaps, strict=True) for part in pair)
     context = f"\nlayout {layout}\n{data.decode(errors='backslashreplace')}"
@@ -103,6 +108,45 @@ def check_nothing_is_lost_silently(rng, counts):
     else:
         assert strict == kept, f"read in two ways{context}"
         assert not bad, f"{bad[0]} is listed, but without skipping all is read{context}"
+    if rng.random() < 0.25:  # it takes longer than all of the above
+        check_cleaning(data, kept, bad, rng.choice(LEAF_FORMATS), context)
+
+
+def check_cleaning(data, kept, bad, leaf_format, context):
+    """From bytes to cleaned trees: no word of a tree that was read is lost, but for those that are none."""
+    expected = [words for tree in kept if (words := words_of(tree, leaves_of(kept, leaf_format), leaf_format))]
+    treebank = cleaned(data, leaf_format)
+    if isinstance(treebank, str):
+        assert treebank.startswith("f holds no usable tree"), f"{treebank}{context}"
+        assert not expected, f"{treebank}{context}"
+        return
+    assert treebank.n_raw == len(kept) == treebank.n_trees + treebank.cleaning["empty_trees"], context
+    assert list(treebank.bad_trees) == bad, context
+    assert [tree.words() for tree in treebank.trees] == expected, f"{leaf_format}{context}"
+
+
+def cleaned(data, leaf_format):
+    try:
+        return _read("f", [("f", data)], True, leaf_format)
+    except TreebankError as error:
+        return str(error)
+
+
+def words_of(tree, leaves, leaf_format):
+    """The slow twin of cleaning, for words alone."""
+    if tree.label in NON_WORDS or (tree.is_preterminal and tree.label == TRACE):
+        return []
+    if not tree.is_preterminal:
+        return [word for child in tree.children for word in words_of(child, leaves, leaf_format)]
+    if leaves.has_empty_words and tree.word in ("0", "*"):
+        return []
+    assert leaf_format != WORD_LEMMA or leaves.has_lemmas
+    return ["_".join(without_lemma(token) if leaves.has_lemmas else token for token in tree.word.split(" "))]
+
+
+def without_lemma(token):
+    """What stands before the last hyphen that has something on both sides."""
+    return next((token[:i] for i in range(len(token) - 2, 0, -1) if token[i] == "-"), token)
 
 
 def without_skipping(data):

@@ -144,3 +144,12 @@ def test_trees_that_run_over_lines_of_the_first_column_survive_damage_elsewhere(
                              skip_bad_trees=True)
     assert trees == [SHE_RUNS] * 6
     assert [(b.first_line, b.last_line) for b in bad] == [(10, 12)]
+
+
+def test_many_parts_of_one_damaged_tree_do_not_decide_how_the_text_is_laid_out():
+    whole = ["(S\n(NP (DT the)\n(NN cat))\n(VP\n(VBZ runs)))\n", "(S\n(NP-SBJ it)\n(VBZ rains))\n",
+             "(S\n(NP (DT the)\n(NN dog))\n(VP\n(VBZ runs)))\n"]
+    parts = "(S\n(NP-SBJ\n(S a)\n(NP b)\n(NP c)\n(VBZ d)\n(NP-SBJ e)\n(NP-SBJ f)\n(VBZ g)\n(X\n"  # never closed
+    kept, bad = parse_trees("".join(whole) + parts, "f", skip_bad_trees=True)
+    assert kept == [tree for text in whole for tree in parse_trees(text, "f")[0]]
+    assert {line for b in bad for line in range(b.first_line, b.last_line + 1)} == set(range(14, 24))

@@ -66,7 +66,8 @@ def test_historical_english_has_references_and_empty_words_but_no_lemmas(tmp_pat
 
 @pytest.mark.parametrize(("leaf", "word"), [("maður-maður", "maður"), (".-.", "."), ("---", "-"), ("-", "-"),
                                             ("a-", "a-"), ("full-gamall-gamall", "full-gamall"),
-                                            ("konungs$-konungur", "konungs$")])
+                                            ("konungs$-konungur", "konungs$"), ("af-af því-það", "af því"),
+                                            ("a- b-", "a- b-")])
 def test_the_lemma_follows_the_last_hyphen(leaf, word):
     assert Leaves(has_lemmas=True).word_of(leaf) == word
 
