@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 # ---- cells -------------------------------------------------------------------------------------------------------
@@ -57,7 +57,8 @@ def natural(text: str) -> list[tuple[int, int, str]]:
 
 # ---- models and the roles they play ----------------------------------------------------------------------------------
 
-MODEL = re.compile(r"A(\d+)L(\d+)")
+MODEL = re.compile(r"A(\d+)L(\d+)")  # the paper's: masked models, which alone play roles
+CAUSAL = re.compile(r"C(\d+)L(\d+)")
 PRETRAINED = "table3"  # its rows are the models of a run
 
 
@@ -66,15 +67,20 @@ class Size(NamedTuple):
     layers: int
 
 
-def model_size(name: str) -> Size | None:
-    """Heads and layers of a model called A4L3; None for any other name."""
-    match = MODEL.fullmatch(name)
+def model_size(name: str, family: re.Pattern[str] = MODEL) -> Size | None:
+    """Heads and layers of a masked model called A4L3 (of family CAUSAL: C4L3); None for any other name."""
+    match = family.fullmatch(name)
     return Size(int(match[1]), int(match[2])) if match else None
 
 
 def rename_models(name: str, models: Mapping[str, str]) -> str:
     """A row or column with every model in it replaced by its counterpart."""
     return MODEL.sub(lambda match: models.get(match[0], match[0]), name)
+
+
+def masked_counterpart(causal: str) -> str:
+    """The masked model of the same shape: A4L3 of C4L3."""
+    return CAUSAL.sub(r"A\1L\2", causal)
 
 
 def untrained(model: str) -> str:
@@ -94,6 +100,7 @@ class Roles:
     base: str | None
     fewest_layers: str | None
     fewest_heads: str | None
+    causal: tuple[str, ...] = ()  # the causal models, which play no other role
 
     @property
     def small(self) -> tuple[str, ...]:
@@ -133,7 +140,10 @@ def roles_of(models: Iterable[str]) -> Roles:
 
 def find_roles(cells: Iterable[Cell]) -> Roles:
     """Read the models off the rows of the pre-training table."""
-    return roles_of(dict.fromkeys(cell.row for cell in cells if cell.table == PRETRAINED))
+    cells = list(cells)
+    causal = dict.fromkeys(cell.row for cell in cells if cell.table == NEXT_WORD and model_size(cell.row, CAUSAL))
+    return replace(roles_of(dict.fromkeys(cell.row for cell in cells if cell.table == PRETRAINED)),
+                   causal=tuple(sorted(causal, key=natural)))
 
 
 # ---- texts and settings ----------------------------------------------------------------------------------------------
@@ -341,6 +351,46 @@ def gap_group(circumstance: str, label: str) -> str:
 def gap_labels(rows: Iterable[str], circumstance: str) -> list[str]:
     """Labels of a circumstance that any model's rows have, in order."""
     return sorted({row.split(f" {circumstance} ", 1)[1] for row in rows if f" {circumstance} " in row}, key=natural)
+
+
+# ---- stage incremental -----------------------------------------------------------------------------------------------
+
+NEXT_WORD = "next_word"  # its rows are the causal models of a run
+SO_FAR, WHOLE = "exact so far", "exact whole"  # exact inference from the words up to here, and from the sentence
+OPEN, RELATIVE_DEPTH = "open", "relative depth"
+OF_TREE, OF_POSTERIOR = "tree", "posterior"  # what a probe is fitted to and scored on
+AT_END = "end"
+
+
+def next_word(model: str, column: str) -> Cell:
+    return Cell(NEXT_WORD, model, column)
+
+
+def next_word_gap(model: str, group: str, column: str) -> Cell:
+    return Cell("next_word_gap", f"{model} {group}", column)
+
+
+def ending_span(width: int, delay: int = 0) -> str:
+    """The question whether a span of this width ended at the word, or `delay` words before it."""
+    return f"span {width}" if not delay else f"span {width} +{delay}"
+
+
+def known_at_best(question: str, target: str, source: str) -> Cell:
+    """`source`: a model at its best layer, or exact inference."""
+    return Cell("incremental", question if target == OF_TREE else f"{question} {target}", source)
+
+
+def known_by_layer(model: str, question: str, target: str, layer: int) -> Cell:
+    return Cell("figure_incremental", f"{model} {question} {target}", LAYER(layer))
+
+
+def after_end(delay: int) -> str:
+    """When a span that ends at j is looked at: at j, j+1, ..."""
+    return f"j+{delay}" if delay else "j"
+
+
+def settled(when: str, column: str) -> Cell:
+    return Cell("settled", when, column)
 
 
 # ---- stages probe, control, attention --------------------------------------------------------------------------------

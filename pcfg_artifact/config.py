@@ -33,7 +33,8 @@ def _without_repeats(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-Names = Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(_without_repeats)]
+NamesOrNone = Annotated[tuple[str, ...], AfterValidator(_without_repeats)]
+Names = Annotated[NamesOrNone, Field(min_length=1)]
 
 CLOSED = ConfigDict(extra="forbid")  # of every section
 
@@ -122,10 +123,11 @@ class ConstructConfig:
 
 @dataclass(frozen=True, config=CLOSED)
 class PretrainConfig:
-    """Stage `pretrain`: masked language models A<heads>L<layers> on the sampled sentences."""
+    """Stage `pretrain`: language models on sampled sentences: A<heads>L<layers> masked, C<heads>L<layers> causal."""
 
     seed: CountOrZero
     models: Names
+    causal_models: NamesOrNone
     width: Count
     layer_norm: Literal["pre", "post"]  # before the input of every block, or after its output
     initialisation: Literal["random", "structured"]  # structured: from neighbour counts (mlm/initialisation.py)
@@ -151,6 +153,11 @@ class PretrainConfig:
     n_curve: Count  # validation rows of such a point
     n_exact: Count  # validation sentences for the comparison with the exact optimum
     exact_max_length: Count  # words; the exact optimum costs their cube
+
+    @property
+    def all_models(self) -> tuple[str, ...]:
+        """Every model that is trained, in the order of training."""
+        return (*self.models, *self.causal_models)
 
 
 @dataclass(frozen=True, config=CLOSED)
@@ -198,6 +205,20 @@ class AttentionConfig:
 
 
 @dataclass(frozen=True, config=CLOSED)
+class IncrementalConfig:
+    """Stage `incremental`: causal models beside exact inference from left to right."""
+
+    seed: CountOrZero
+    n_exact: Count  # validation sentences whose next words are predicted exactly
+    max_length: Count  # words of all sentences of the stage; longer ones are passed over
+    n_train: Count  # sampled sentences that probes are fitted on
+    n_test: Count  # sampled sentences that probes are scored on, and whose posteriors are followed word by word
+    widths: tuple[Count, ...]  # of the spans that probes are asked for
+    delays: CountOrZero  # words after the end of a span, at most, at which it is asked for
+    batch_tokens: Count  # padded tokens a model reads at a time: memory, not results
+
+
+@dataclass(frozen=True, config=CLOSED)
 class VerifyConfig:
     """Stage `verify`."""
 
@@ -222,6 +243,7 @@ class Profile:
     probe: ProbeConfig
     control: ControlConfig
     attention: AttentionConfig
+    incremental: IncrementalConfig
     verify: VerifyConfig
     cost: dict[str, Any]  # stage -> [seconds, megabytes on disk] and what `training` assumes; for --dry-run alone
 
@@ -242,7 +264,7 @@ def load_profile(name: str, settings: Sequence[str] = (), treebank: str | None =
     if treebank is not None:
         values["treebank"] = treebank
     profile = _validated({**values, "name": name})
-    for stage in ("probe", "attention"):
+    for stage in ("probe", "attention", "incremental"):
         if profile.stage(stage).max_length > profile.pretrain.max_length:
             raise ConfigError(f"'{stage}.max_length' is {profile.stage(stage).max_length}, expected at most "
                               f"{profile.pretrain.max_length}, the longest sentence the models read "
@@ -252,6 +274,10 @@ def load_profile(name: str, settings: Sequence[str] = (), treebank: str | None =
 
 
 def _check_training(cfg: PretrainConfig) -> None:
+    for key, mark, names in (("models", "A", cfg.models), ("causal_models", "C", cfg.causal_models)):
+        if wrong := [name for name in names if not name.startswith(mark)]:
+            raise ConfigError(f"'pretrain.{key}' names {', '.join(wrong)}, expected names that begin with {mark}: "
+                              f"masked models are A<heads>L<layers>, causal ones C<heads>L<layers>")
     if cfg.packing is not None and cfg.packing > cfg.max_length + 2:
         raise ConfigError(f"'pretrain.packing' is {cfg.packing}, expected at most {cfg.max_length + 2}: a block must "
                           f"fit into the model's positions (pretrain.max_length words, <s> and </s>)")

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
+from transformers import AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
 from transformers.utils import logging
 
 from pcfg_artifact.artifacts import Folder
+from pcfg_artifact.cells import CAUSAL, model_size
 from pcfg_artifact.errors import UsageError
 
 UNREAD = ("pooler.",)  # weights that no probe reads, and that models trained on masked words do not have
@@ -22,8 +23,15 @@ VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model", "*.tikto
 
 
 def model_folders(pretrain: Folder) -> dict[str, Path]:
-    """Every pre-trained model of a finished stage `pretrain` by name."""
-    return {path.parent.name: path.parent for path in sorted(pretrain.root.glob("models/*/config.json"))}
+    """Every masked model of a finished stage `pretrain` by name."""
+    return {path.parent.name: path.parent for path in sorted(pretrain.root.glob("models/*/config.json"))
+            if model_size(path.parent.name, CAUSAL) is None}
+
+
+def causal_folders(pretrain: Folder) -> dict[str, Path]:
+    """Every causal model of the stage by name."""
+    return {path.parent.name: path.parent for path in sorted(pretrain.root.glob("models/*/config.json"))
+            if model_size(path.parent.name, CAUSAL) is not None}
 
 
 def untrained_folder(pretrain: Folder, name: str) -> Path:
@@ -50,6 +58,11 @@ def load_encoder(folder: Path, *, attention: str = "sdpa") -> tuple[Any, Any]:
 def load_masked_lm(folder: Path) -> tuple[Any, Any]:
     """(model, tokenizer) of a masked language model, its head included."""
     return _load_weights(AutoModelForMaskedLM, folder).eval(), load_tokenizer(folder)
+
+
+def load_causal_lm(folder: Path) -> tuple[Any, Any]:
+    """(model, tokenizer) of a causal language model, its head included."""
+    return _load_weights(AutoModelForCausalLM, folder).eval(), load_tokenizer(folder)
 
 
 def load_tokenizer(folder: Path, **options: Any) -> Any:

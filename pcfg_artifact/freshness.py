@@ -22,7 +22,7 @@ PACKAGE = Path(__file__).parent
 VERSIONED = ("numpy", "scipy", "numba", "torch", "transformers", "scikit-learn", "pandas", "datasets")
 DATA = (".yaml", ".html", ".css", ".js")
 # Where training begins; what else a trained model could depend on is reached from here.
-WEIGHTS = ("pcfg_artifact.mlm.training", "pcfg_artifact.mlm.data", "pcfg_artifact.mlm.initialisation")
+WEIGHTS = ("pcfg_artifact.mlm.training", "pcfg_artifact.mlm.objectives")
 NOT_OF_WEIGHTS = ("artifacts.py", "cgroups.py", "errors.py", "machine.py", "progress.py", "storage.py")
 # What config.py does for a stage is the stage's config section, which is compared by value.
 COMPARED_BY_VALUE = ("config.py",)

@@ -25,11 +25,12 @@ MEASURING = (
     Stage("marginals", ("grammar", "sample"), "run Inside-Outside: span marginals, trees, the optimum of masked words"),
     Stage("approximate", ("grammar",), "run Inside-Outside with few non-terminals and low rank"),
     Stage("construct", ("grammar", "sample"), "build the transformers of the theorems and compare their charts"),
-    Stage("pretrain", ("grammar", "sample"), "train masked language models on the sentences",
+    Stage("pretrain", ("grammar", "sample"), "train language models on the sentences, masked and causal",
           keeps=("models", "untrained", "scratch")),
     Stage("probe", ("grammar", "sample", "marginals", "pretrain"), "read parse trees and marginals from hidden states"),
     Stage("control", ("grammar", "sample", "marginals", "pretrain", "probe"), "compare the probes with random labels"),
     Stage("attention", ("grammar", "sample", "pretrain"), "measure how far attention heads look"),
+    Stage("incremental", ("grammar", "sample", "pretrain"), "compare causal models with exact inference, word by word"),
 )
 STAGES = (
     *MEASURING,

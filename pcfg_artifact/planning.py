@@ -157,13 +157,10 @@ def n_fits(profile: Profile, stage: str) -> int:
 
 def _shapes(profile: Profile) -> dict[str, Any]:
     """The models of the profile as transformers' configs, for as many words as its costs assume."""
-    from pcfg_artifact.mlm.model import Shape, build_config  # here, because it brings transformers
+    from pcfg_artifact.mlm.objectives import config_of  # here, because it brings transformers
 
     cfg = profile.pretrain
-    return {name: build_config(Shape.parse(name), n_words=profile.cost["training"]["words"], width=cfg.width,
-                               max_length=cfg.max_length, dropout=cfg.dropout, initial_scale=cfg.initial_scale,
-                               layer_norm=cfg.layer_norm)
-            for name in cfg.models}
+    return {name: config_of(name, cfg, profile.cost["training"]["words"]) for name in cfg.all_models}
 
 
 def scratch_bytes(profile: Profile, stage: str) -> int:

@@ -96,9 +96,15 @@ def one_mask_probabilities(model: Approximation, sentences: Sequence[Sentence], 
 
 def unigram_probabilities(grammar: PCFG, sentences: Sequence[Sentence]) -> np.ndarray:
     """Probability of every word of every sentence by its frequency alone."""
+    share = unigram(grammar)
+    return np.concatenate([share[word_ids(grammar, sentence)] for sentence in sentences])
+
+
+def unigram(grammar: PCFG) -> np.ndarray:
+    """(n_words,) share of each word in text drawn from the grammar."""
     head, word = grammar.lexical.T
     weight = np.bincount(word, frequencies(grammar)[head] * grammar.lexical_prob, minlength=grammar.n_words)
-    return np.concatenate([(weight / weight.sum())[word_ids(grammar, sentence)] for sentence in sentences])
+    return weight / weight.sum()
 
 
 def prediction_scores(probabilities: np.ndarray, exact: np.ndarray, unigram: np.ndarray) -> dict[str, Score]:

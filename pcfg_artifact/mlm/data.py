@@ -7,10 +7,11 @@ sentences at its edges.  Processes share the rows out by length, so all have abo
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,10 +25,10 @@ from pcfg_artifact.seeding import derive_seed, stream
 
 @dataclass(frozen=True)
 class Step:
-    """One process's share of a global batch, and the number of masked words in the whole of it."""
+    """One process's share of a global batch, and the number of predictions in the whole of it."""
 
     batches: list[Batch]
-    n_masked: int
+    n_predicted: int
 
 
 class Pieces(NamedTuple):
@@ -40,11 +41,11 @@ class Pieces(NamedTuple):
     is_end: np.ndarray  # </s>, and no word
 
 
-class MaskedCorpus:
-    """Sentences (memory-mapped) as an endless sequence of masked global batches."""
+class TrainingCorpus(ABC):
+    """Sentences (memory-mapped) as an endless sequence of global batches; what is predicted in them is a subclass's."""
 
-    def __init__(self, sentences: Ragged, *, n_words: int, masking: Masking, seed: int, batch_size: int,
-                 batch_tokens: int, max_length: int, packing: int | None = None) -> None:
+    def __init__(self, sentences: Ragged, *, seed: int, batch_size: int, batch_tokens: int, max_length: int,
+                 packing: int | None = None) -> None:
         lengths = np.diff(sentences.offsets)
         # Longer than the model's positions: left out, and the stage reports how many.  Packed ones are cut instead.
         fits = lengths <= max_length if packing is None else True
@@ -53,7 +54,7 @@ class MaskedCorpus:
         if not len(self.usable):
             raise StageError(f"none of the {len(lengths)} sentences has 1 to {max_length} words; sample more sentences "
                              f"or raise pretrain.max_length")
-        self.sentences, self.n_words, self.masking, self.seed = sentences, n_words, masking, seed
+        self.sentences, self.seed = sentences, seed
         self.batch_size, self.batch_tokens, self.packing = batch_size, batch_tokens, packing
         # Of the usable sentences laid end to end with their </s>: where each begins, and where all end.
         self._begins = np.concatenate([[0], np.cumsum(lengths[self.usable] + 1)])
@@ -77,12 +78,11 @@ class MaskedCorpus:
         keys = np.array([derive_seed(self.seed, "mask", int(epoch)) for epoch in np.unique(epochs)], np.uint64)
         keys = keys[epochs - epochs[0]]
         all_pieces = self._pieces(rows)
-        drawn = uniform(keys[all_pieces.row], all_pieces.sentence, all_pieces.position)
         widths = self._widths(rows)
         mine = np.argsort(-widths, kind="stable")[rank::world_size]
         batches = [self._batch(rows[chosen], keys[chosen], sizes)
                    for chosen, sizes in cut_by_tokens(mine, widths[mine], self.batch_tokens)]
-        return Step(batches, int(((drawn < self.masking.rate) & ~all_pieces.is_end).sum()))
+        return Step(batches, self._n_predicted(all_pieces, keys))
 
     def in_order(self, name: str, rank: int = 0, world_size: int = 1, limit: int | None = None) -> Iterator[Batch]:
         """Every row (or the first `limit`) once, under the masks called `name`."""
@@ -115,14 +115,49 @@ class MaskedCorpus:
         return Pieces(row, at - begin[row] + 1, self.usable[which], at - self._begins[which],
                       at == self._begins[which + 1] - 1)
 
+    def _words(self, pieces: Pieces) -> np.ndarray:
+        """(n,) the word of every piece.  A </s> lies one past the words of its sentence: the last stands in for it."""
+        at = self.sentences.offsets[pieces.sentence] + pieces.position - pieces.is_end
+        return np.asarray(self.sentences.values[at], np.int64)
+
+    @abstractmethod
+    def _n_predicted(self, pieces: Pieces, keys: np.ndarray) -> int:
+        """How many predictions these rows ask for; keys: one per row."""
+
+    @abstractmethod
+    def _batch(self, rows: np.ndarray, keys: np.ndarray, sizes: list[int]) -> Batch:
+        """The rows as a micro-batch, in rectangles of `sizes` rows."""
+
+
+class MaskedCorpus(TrainingCorpus):
+    """Some words are hidden, and predicted where they stand."""
+
+    def __init__(self, sentences: Ragged, *, n_words: int, masking: Masking, **options: Any) -> None:
+        super().__init__(sentences, **options)
+        self.n_words, self.masking = n_words, masking
+
+    def _n_predicted(self, pieces: Pieces, keys: np.ndarray) -> int:
+        drawn = uniform(keys[pieces.row], pieces.sentence, pieces.position)
+        return int(((drawn < self.masking.rate) & ~pieces.is_end).sum())
+
     def _batch(self, rows: np.ndarray, keys: np.ndarray, sizes: list[int]) -> Batch:
         pieces = self._pieces(rows)
-        # The mark </s> lies one past the words: any word stands in for it until it is put into its place.
-        at = self.sentences.offsets[pieces.sentence] + pieces.position - pieces.is_end
-        words = np.asarray(self.sentences.values[at], np.int64)
+        words = self._words(pieces)
         is_masked, seen = hide(words, keys[pieces.row], pieces.sentence, pieces.position, self.masking, self.n_words)
         ids = np.where(pieces.is_end, tokens.END, tokens.of_words(seen))
         return lay_out(pieces.row, pieces.column, ids, is_masked & ~pieces.is_end, tokens.of_words(words), sizes)
+
+
+class NextWordCorpus(TrainingCorpus):
+    """Nothing is hidden: every word and every end of a sentence is predicted from what stands before it."""
+
+    def _n_predicted(self, pieces: Pieces, keys: np.ndarray) -> int:
+        return len(pieces.row)
+
+    def _batch(self, rows: np.ndarray, keys: np.ndarray, sizes: list[int]) -> Batch:
+        pieces = self._pieces(rows)
+        ids = np.where(pieces.is_end, tokens.END, tokens.of_words(self._words(pieces)))
+        return lay_out(pieces.row, pieces.column, ids, np.ones(len(ids), bool), ids, sizes, ahead=1)
 
 
 def _repeated(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pcfg_artifact.mlm.model import MaskedLMConfig, count_parameters
+from transformers import GPT2Config
+
+from pcfg_artifact.mlm.model import LanguageModelConfig, count_parameters
 
 # Per process: sustained floating-point operations per second of a CPU core and of a data-centre GPU in bfloat16, and
 # seconds that a layer of one step takes however small it is.  The CPU's are measured at widths 64 and 128.
@@ -24,11 +26,12 @@ class Estimate:
     megabytes: float
 
 
-def estimate(config: MaskedLMConfig, *, steps: int, batch_size: int, batch_tokens: int, mean_length: float,
+def estimate(config: LanguageModelConfig, *, steps: int, batch_size: int, batch_tokens: int, mean_length: float,
              mask_rate: float, packing: int | None = None, device: str = "cpu", n_processes: int = 1) -> Estimate:
     """Arithmetic of all steps at a sustained rate; weights, gradients and moments, and the largest micro-batch."""
     layers, total = count_parameters(config)
     width, tokens = config.hidden_size, packing or mean_length + 2  # of a row
+    mask_rate = 1.0 if isinstance(config, GPT2Config) else mask_rate  # a causal model predicts every word
     # Forward and backward are 6 operations per parameter and token; attention scores and sums are 12 per pair of words.
     per_token = 6 * layers + 12 * config.num_hidden_layers * width * tokens
     per_token += 6 * mask_rate * width * (config.vocab_size + width)

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from torch import distributed
 
 from pcfg_artifact.mlm import tokenizer as tokens
-from pcfg_artifact.mlm.data import MaskedCorpus
+from pcfg_artifact.mlm.data import TrainingCorpus
 from pcfg_artifact.mlm.forward import MaskedLoss, masked_logits, to_device
 from pcfg_artifact.mlm.layout import Batch, cut_by_tokens, lay_out
-from pcfg_artifact.mlm.model import MaskedLM
+from pcfg_artifact.mlm.model import LanguageModel, MaskedLM
 from pcfg_artifact.mlm.optimum import MaskedSentence
 from pcfg_artifact.mlm.training import HALF, Place
 
 
 @torch.no_grad()
-def mean_loss(model: MaskedLM, batches: Iterable[Batch], place: Place = Place()) -> float:  # noqa: B008
-    """Nats per masked word over the batches of all processes; each process passes its own."""
+def mean_loss(model: LanguageModel, batches: Iterable[Batch], place: Place = Place(),  # noqa: B008
+              loss_of: Callable[[Any], torch.nn.Module] = MaskedLoss) -> float:
+    """Nats per prediction over the batches of all processes; each process passes its own."""
     model.eval()
-    loss, device = MaskedLoss(model), torch.device(place.device)
+    loss, device = loss_of(model), torch.device(place.device)
     total = torch.zeros(2, dtype=torch.float64, device=device)
     with torch.autocast(device.type, HALF.get(place.precision), enabled=place.precision in HALF):
         for batch in batches:
@@ -32,7 +34,7 @@ def mean_loss(model: MaskedLM, batches: Iterable[Batch], place: Place = Place())
     return float(total[0] / total[1])
 
 
-def count_tokens(corpus: MaskedCorpus, steps: int, sample: int) -> tuple[float, float]:
+def count_tokens(corpus: TrainingCorpus, steps: int, sample: int) -> tuple[float, float]:
     """Mean number of tokens in a global batch, without and with padding, from the first `sample` steps."""
     shares = [corpus.step(step) for step in range(min(steps, sample))]
     return (float(np.mean([sum(b.n_tokens for b in share.batches) for share in shares])),

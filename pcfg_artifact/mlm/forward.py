@@ -89,7 +89,11 @@ class MaskedLoss(torch.nn.Module):
 
     def forward(self, inputs: FlatInputs, where: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """where (masked,) into the flat tokens; targets (masked,) token ids."""
-        logits = masked_logits(self.model, inputs, where)
-        if logits.dtype in (torch.float16, torch.bfloat16):
-            logits = logits.float()
-        return functional.cross_entropy(logits, targets, reduction="sum")
+        return summed_loss(masked_logits(self.model, inputs, where), targets)
+
+
+def summed_loss(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Cross entropy over all predictions, in single precision at least."""
+    if logits.dtype in (torch.float16, torch.bfloat16):
+        logits = logits.float()
+    return functional.cross_entropy(logits, targets, reduction="sum")

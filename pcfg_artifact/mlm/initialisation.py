@@ -41,17 +41,17 @@ def start_structured(model: MaskedLM, sentences: Ragged, seed: int, parts: Colle
         return stream(seed, "structured weights", part, config.num_attention_heads, config.num_hidden_layers)
 
     if "words" in parts:
-        _set(embeddings.word_embeddings.weight[tokens.FIRST_WORD:],
-             scale * neighbour_vectors(sentences, n_words, width, rng("words")))
+        set_weights(embeddings.word_embeddings.weight[tokens.FIRST_WORD:],
+                    scale * neighbour_vectors(sentences, n_words, width, rng("words")))
     if "positions" in parts:
         positions = embeddings.position_embeddings.weight[tokens.PAD + 1:]
-        _set(positions, np.sqrt(2) * scale * sinusoids(len(positions), width))
+        set_weights(positions, np.sqrt(2) * scale * sinusoids(len(positions), width))
     if "attention" in parts:
         noise = rng("attention")
         for layer in base.encoder.layer:
             start_attention(layer.attention, width, config.num_attention_heads, noise)
     if "bias" in parts:
-        _set(model.lm_head.bias, log_unigram(word_counts(sentences, n_words)))
+        set_weights(model.lm_head.bias, log_unigram(word_counts(sentences, n_words)))
 
 
 def start_attention(attention: Any, width: int, n_heads: int, rng: np.random.Generator) -> None:
@@ -59,7 +59,7 @@ def start_attention(attention: Any, width: int, n_heads: int, rng: np.random.Gen
     value, output = factors(VALUE_OUTPUT, width, width, rng)
     for linear, weights in ((attention.self.query, query), (attention.self.key, key), (attention.self.value, value),
                             (attention.output.dense, output.T)):
-        _set(linear.weight, weights.T)
+        set_weights(linear.weight, weights.T)
 
 
 def sinusoids(n_positions: int, width: int) -> np.ndarray:
@@ -91,5 +91,5 @@ def log_unigram(counts: np.ndarray) -> np.ndarray:
     return np.log(np.maximum(counts, 0.5) / counts.sum())
 
 
-def _set(parameter: torch.Tensor, values: np.ndarray) -> None:
+def set_weights(parameter: torch.Tensor, values: np.ndarray) -> None:
     parameter.copy_(torch.from_numpy(np.ascontiguousarray(values)))

@@ -24,16 +24,17 @@ class Batch:
     position_ids: np.ndarray  # (tokens,) int64 as RoBERTa counts them: from PAD + 1, and PAD for padding
     shapes: tuple[tuple[int, int], ...]  # (rows, width) of each rectangle
     is_token: tuple[np.ndarray | None, ...]  # (rows, width) bool of each rectangle; None without padding
-    where: np.ndarray  # (masked,) int64 into input_ids
-    targets: np.ndarray  # (masked,) int64 token ids
+    where: np.ndarray  # (predicted,) int64 into input_ids: where each prediction is read off
+    targets: np.ndarray  # (predicted,) int64 token ids
     n_tokens: int  # without padding, with <s> and </s>
 
 
-def lay_out(row: np.ndarray, column: np.ndarray, ids: np.ndarray, is_masked: np.ndarray, truth: np.ndarray,
-            sizes: list[int]) -> Batch:
+def lay_out(row: np.ndarray, column: np.ndarray, ids: np.ndarray, is_predicted: np.ndarray, truth: np.ndarray,
+            sizes: list[int], ahead: int = 0) -> Batch:
     """A micro-batch from its tokens in order of rows, <s> left out, longest row first.
 
-    row, column, ids, is_masked, truth: (n,) each; column 0 of every row is <s>.  sizes: rows of each rectangle.
+    row, column, ids, is_predicted, truth: (n,) each; column 0 of every row is <s>.  sizes: rows of each rectangle.
+    ahead: how many tokens before its own place a prediction is made, at most 1.
     """
     widths = np.bincount(row) + 1
     first = np.cumsum([0, *sizes[:-1]])
@@ -46,7 +47,8 @@ def lay_out(row: np.ndarray, column: np.ndarray, ids: np.ndarray, is_masked: np.
     of_rectangle = (widths[at:at + size] for at, size in zip(first, sizes, strict=True))
     is_token = tuple(None if found.min() == found[0] else np.arange(found[0]) < found[:, None]
                      for found in of_rectangle)
-    return Batch(input_ids, position_ids, shapes, is_token, place[is_masked], truth[is_masked], int(widths.sum()))
+    return Batch(input_ids, position_ids, shapes, is_token, place[is_predicted] - ahead, truth[is_predicted],
+                 int(widths.sum()))
 
 
 def cut_by_tokens(rows: np.ndarray, widths: np.ndarray, batch_tokens: int) -> list[tuple[np.ndarray, list[int]]]:

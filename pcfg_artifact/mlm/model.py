@@ -1,12 +1,19 @@
-"""The model family A{heads}L{layers}: RoBERTa with random weights, layer norm before or after each block."""
+"""The model family A{heads}L{layers}: RoBERTa with random weights, layer norm before or after each block.
+
+C{heads}L{layers} is the causal model of the same shape (gpt2.py).
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple
 
 import torch
 from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
     RobertaConfig,
     RobertaForMaskedLM,
     RobertaPreLayerNormConfig,
@@ -20,24 +27,34 @@ from pcfg_artifact.seeding import derive_seed
 LayerNorm = Literal["pre", "post"]  # of every block: before its input, or after its output as in RoBERTa
 MaskedLM = RobertaForMaskedLM | RobertaPreLayerNormForMaskedLM
 MaskedLMConfig = RobertaConfig | RobertaPreLayerNormConfig
+LanguageModel = MaskedLM | GPT2LMHeadModel
+LanguageModelConfig = MaskedLMConfig | GPT2Config
+MASKED, CAUSAL = "A", "C"  # the first letter of a model's name: what it was trained for
 
 
 class Shape(NamedTuple):
-    """A model of the family; `name` is the paper's, e.g. A12L12."""
+    """A model of the family; `name` is the paper's, e.g. A12L12, and C12L12 for the causal model of that shape."""
 
     n_heads: int
     n_layers: int
+    mark: str = MASKED
 
     @property
     def name(self) -> str:
-        return f"A{self.n_heads}L{self.n_layers}"
+        return f"{self.mark}{self.n_heads}L{self.n_layers}"
 
     @classmethod
     def parse(cls, name: str) -> Shape:
-        match = re.fullmatch(r"A([1-9]\d*)L([1-9]\d*)", name)
+        match = re.fullmatch(rf"([{MASKED}{CAUSAL}])([1-9]\d*)L([1-9]\d*)", name)
         if not match:
-            raise ConfigError(f"the model name {name!r} is not of the form A<heads>L<layers>, for example A12L12")
-        return cls(int(match[1]), int(match[2]))
+            raise ConfigError(f"the model name {name!r} is not of the form A<heads>L<layers>, for example A12L12, or "
+                              f"C<heads>L<layers> for a causal model")
+        return cls(int(match[2]), int(match[3]), match[1])
+
+    def check_width(self, width: int) -> None:
+        if width % self.n_heads:
+            raise ConfigError(f"{self.name}: width {width} is not divisible by {self.n_heads} heads; "
+                              f"change pretrain.width or the model")
 
 
 def build_config(shape: Shape, *, n_words: int, width: int, max_length: int, dropout: float,
@@ -46,9 +63,7 @@ def build_config(shape: Shape, *, n_words: int, width: int, max_length: int, dro
 
     initial_scale: standard deviation of the random weights; the default is RoBERTa's.
     """
-    if width % shape.n_heads:
-        raise ConfigError(f"{shape.name}: width {width} is not divisible by {shape.n_heads} heads; "
-                          f"change pretrain.width or the model")
+    shape.check_width(width)
     family: Any = RobertaPreLayerNormConfig if layer_norm == "pre" else RobertaConfig
     return family(
         vocab_size=tokens.FIRST_WORD + n_words, hidden_size=width, num_hidden_layers=shape.n_layers,
@@ -61,20 +76,30 @@ def build_config(shape: Shape, *, n_words: int, width: int, max_length: int, dro
 
 def build_model(config: MaskedLMConfig, seed: int) -> MaskedLM:
     """Random weights that depend on (seed, shape) alone; the global random state is left as it was."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive_seed(seed, "weights", config.num_attention_heads, config.num_hidden_layers)
-                          % 2**63)
+    with seeded_weights(seed, config.num_attention_heads, config.num_hidden_layers):
         return RobertaPreLayerNormForMaskedLM(config) if is_pre_norm(config) else RobertaForMaskedLM(config)
+
+
+@contextmanager
+def seeded_weights(seed: int, n_heads: int, n_layers: int) -> Iterator[None]:
+    """Inside, torch draws the first weights of a shape."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive_seed(seed, "weights", n_heads, n_layers) % 2**63)
+        yield
 
 
 def is_pre_norm(config: MaskedLMConfig) -> bool:
     return isinstance(config, RobertaPreLayerNormConfig)
 
 
-def count_parameters(config: MaskedLMConfig) -> tuple[int, int]:
+def count_parameters(config: LanguageModelConfig) -> tuple[int, int]:
     """Parameters of the layers (the part that costs time per token), and of everything."""
-    width, inner = config.hidden_size, config.intermediate_size
+    width = config.hidden_size
+    inner = 4 * width
     layer = 4 * width * (width + 1) + width * (inner + 1) + inner + inner * width + 4 * width
+    if isinstance(config, GPT2Config):  # its head is the word embeddings
+        layers = config.num_hidden_layers * layer
+        return layers, layers + (config.vocab_size + config.n_positions + 2) * width
     embeddings = (config.vocab_size + config.max_position_embeddings + config.type_vocab_size + 2) * width
     head = width * (width + 1) + 2 * width + config.vocab_size
     layers = config.num_hidden_layers * layer

@@ -5,7 +5,7 @@ Everything is in nats per masked word; a perplexity is the exponential of a mean
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
 
@@ -93,7 +93,8 @@ class Gap:
 
 # ---- where a model is far from the optimum --------------------------------------------------------------------------
 
-BINS = {"entropy": (0, 1, 2, 3, 4, 5, 6, np.inf), "length": (1, 6, 11, 21, 31, np.inf),
+Bins = Mapping[str, tuple[float, ...]]  # edges, by circumstance
+BINS: Bins = {"entropy": (0, 1, 2, 3, 4, 5, 6, np.inf), "length": (1, 6, 11, 21, 31, np.inf),
         "depth": (1, 4, 7, 10, 14, np.inf), "masked_neighbours": (0, 1, np.inf)}
 PLACES = ("first", "inside", "last")
 
@@ -122,12 +123,10 @@ def word_depths(spans: Sequence[tuple[int, int]], length: int) -> np.ndarray:
     return np.cumsum(steps)[:-1]
 
 
-def groups(gap: Gap, known: dict[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray]]:
-    """Named sets of masked words (boolean masks), by each circumstance and by the entropy of the exact prediction."""
-    for k, name in enumerate(PLACES):
-        yield cells.gap_group("place", name), known["place"] == k
-    for name, edges in BINS.items():
-        values = gap.entropy if name == "entropy" else known[name]
+def bin_groups(known: Mapping[str, np.ndarray], bins: Bins) -> Iterator[tuple[str, np.ndarray]]:
+    """Named sets of predictions (boolean masks), by what is known of each and by the edges of the bins."""
+    for name, edges in bins.items():
+        values = known[name]
         for low, high in pairwise(edges):
             last = high if name == "entropy" else high - 1  # the others are whole numbers
             label = f"{low}+" if high == np.inf else f"{low}" if low == last else f"{low}-{last}"

@@ -1,7 +1,8 @@
 """The training loop: one page from batch to weights, the same for one CPU process and for many GPUs.
 
-The loss of a step is the sum over all masked words of the global batch divided by their number, over processes and
+The loss of a step is the sum over all predictions of the global batch divided by their number, over processes and
 micro-batches; the number is known to every process beforehand because masks derive from the indices of sentences.
+What is predicted, and from what, is the objective's (objectives.py): the corpus and the loss that it gives.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
 
 from pcfg_artifact.errors import StageError
-from pcfg_artifact.mlm.data import MaskedCorpus, Step
+from pcfg_artifact.mlm.data import Step, TrainingCorpus
 from pcfg_artifact.mlm.forward import MaskedLoss, to_device
-from pcfg_artifact.mlm.model import MaskedLM
+from pcfg_artifact.mlm.model import LanguageModel
 from pcfg_artifact.seeding import derive_seed
 
 READ_EVERY = 50  # steps between looks at the loss: each look makes the CPU wait for the GPU
@@ -64,15 +65,16 @@ class TrainingState:
     """Everything that training is after `step` updates: a checkpoint is exactly this."""
 
     step: int
-    losses: list[float]  # nats per masked word, one per step
-    validation: list[tuple[int, float]]  # (updates done, nats per masked word)
+    losses: list[float]  # nats per prediction, one per step
+    validation: list[tuple[int, float]]  # (updates done, nats per prediction)
     tensors: dict[str, torch.Tensor] = field(default_factory=dict)  # weights and Adam's moments, by name
     loss_scale: dict[str, float] = field(default_factory=dict)  # float16 only
 
 
-def train(model: MaskedLM, corpus: MaskedCorpus, recipe: Recipe, *, seed: int, place: Place = Place(),  # noqa: B008
+def train(model: LanguageModel, corpus: TrainingCorpus, recipe: Recipe, *, seed: int,
+          loss_of: Callable[[Any], torch.nn.Module] = MaskedLoss, place: Place = Place(),  # noqa: B008
           start: TrainingState | None = None, save: Callable[[TrainingState], None] | None = None, save_every: int = 0,
-          validate: Callable[[MaskedLM], float] | None = None, validate_every: int = 0,
+          validate: Callable[[LanguageModel], float] | None = None, validate_every: int = 0,
           report: Callable[[int, float], None] | None = None) -> TrainingState:
     """Train `model` in place and return its curve; from `start`, it ends with the numbers of an unbroken run.
 
@@ -90,7 +92,7 @@ def train(model: MaskedLM, corpus: MaskedCorpus, recipe: Recipe, *, seed: int, p
     if start is not None:
         progress = TrainingState(start.step, list(start.losses), list(start.validation))
         restore(model, optimizer, scaler, start)
-    module: Any = MaskedLoss(model)
+    module: Any = loss_of(model)
     if place.world_size > 1:
         module = DistributedDataParallel(module, gradient_as_bucket_view=True, broadcast_buffers=False)
     autocast = torch.autocast(device.type, HALF[place.precision]) if place.precision in HALF else nullcontext()
@@ -105,7 +107,7 @@ def train(model: MaskedLM, corpus: MaskedCorpus, recipe: Recipe, *, seed: int, p
         generator.manual_seed(derive_seed(seed, "dropout", step, place.rank) % 2**63)
         for group in optimizer.param_groups:
             group["lr"] = recipe.rate(step)
-        scale = 1.0 / max(share.n_masked, 1)
+        scale = 1.0 / max(share.n_predicted, 1)
         total = torch.zeros((), dtype=torch.float64, device=device)
         for k, batch in enumerate(share.batches):
             is_last = k == len(share.batches) - 1
@@ -149,14 +151,14 @@ def read_losses(unread: list[torch.Tensor], recipe: Recipe) -> list[float]:
     return losses
 
 
-def parameter_groups(model: MaskedLM, weight_decay: float) -> list[dict]:
+def parameter_groups(model: LanguageModel, weight_decay: float) -> list[dict]:
     """Matrices decay; biases and layer norms do not."""
     parameters = list(model.parameters())
     return [{"params": [p for p in parameters if p.ndim > 1], "weight_decay": weight_decay},
             {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0}]
 
 
-def prefetched(corpus: MaskedCorpus, first: int, last: int, place: Place) -> Iterator[tuple[int, Step]]:
+def prefetched(corpus: TrainingCorpus, first: int, last: int, place: Place) -> Iterator[tuple[int, Step]]:
     """(step, share) for the steps first .. last - 1; the next one is prepared while the device works."""
     with ThreadPoolExecutor(1) as pool:
         waiting = [pool.submit(corpus.step, step, place.rank, place.world_size)
@@ -168,7 +170,7 @@ def prefetched(corpus: MaskedCorpus, first: int, last: int, place: Place) -> Ite
             yield step, share
 
 
-def capture(model: MaskedLM, optimizer: torch.optim.Optimizer, scaler: torch.amp.GradScaler,
+def capture(model: LanguageModel, optimizer: torch.optim.Optimizer, scaler: torch.amp.GradScaler,
             progress: TrainingState) -> TrainingState:
     """A copy on the CPU of all that `restore` needs; tied weights appear once."""
     tensors = {}
@@ -179,7 +181,7 @@ def capture(model: MaskedLM, optimizer: torch.optim.Optimizer, scaler: torch.amp
     return TrainingState(progress.step, list(progress.losses), list(progress.validation), tensors, scaler.state_dict())
 
 
-def restore(model: MaskedLM, optimizer: torch.optim.Optimizer, scaler: torch.amp.GradScaler,
+def restore(model: LanguageModel, optimizer: torch.optim.Optimizer, scaler: torch.amp.GradScaler,
             progress: TrainingState) -> None:
     parameters = dict(model.named_parameters())
     expected = {f"{kind}.{name}" for name in parameters for kind in ("weight", "step", "exp_avg", "exp_avg_sq")}

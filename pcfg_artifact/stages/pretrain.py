@@ -1,4 +1,7 @@
-"""Stage 6: RoBERTa models trained on sampled sentences, each measured against the exact optimum of its grammar."""
+"""Stage 6: language models trained on sampled sentences; masked ones are measured against the exact optimum.
+
+Causal models are trained here beside them, and measured by the stage `incremental`.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ from pcfg_artifact.machine import Machine
 from pcfg_artifact.mlm import optimum
 from pcfg_artifact.mlm.evaluation import predictions
 from pcfg_artifact.mlm.gap import gap_rows, group_rows
-from pcfg_artifact.mlm.model import Shape, build_config
+from pcfg_artifact.mlm.objectives import config_of
 from pcfg_artifact.mlm.optimum import Gap
 from pcfg_artifact.mlm.tokenizer import check_vocabulary
 from pcfg_artifact.parsing import NAMED_MASKS, EngineOptions
@@ -44,9 +47,10 @@ def run(cfg: PretrainConfig, inputs: Inputs, out: StageDir, machine: Machine) ->
     write_jobs(cfg, grammar.words, shards, out, machine)
     train_models(cfg, out, machine)
     metrics = []
-    for name in cfg.models:
+    for name in cfg.all_models:
         result = read_finished(cfg, out, name)
-        metrics += curve_metrics(name, result, cfg)
+        if name in cfg.models:
+            metrics += curve_metrics(name, result, cfg)
         facts = out.path(f"scratch/{name}/{FACTS}")  # speed and memory, of no use to any number: may be lost
         out.facts[name] = {**(storage.read_json(facts) if facts.is_file() else {}),
                            "sentences_left_out": result["n_left_out"]}
@@ -64,9 +68,8 @@ def check_shards(grammar: PCFG, inputs: Inputs) -> None:
 
 def check_shapes(cfg: PretrainConfig, grammar: PCFG) -> None:
     """An impossible shape is refused before anything is trained, or removed."""
-    for name in cfg.models:
-        build_config(Shape.parse(name), n_words=grammar.n_words, width=cfg.width, max_length=cfg.max_length,
-                     dropout=cfg.dropout, initial_scale=cfg.initial_scale, layer_norm=cfg.layer_norm)
+    for name in cfg.all_models:
+        config_of(name, cfg, grammar.n_words)
 
 
 def curve_metrics(name: str, result: dict[str, Any], cfg: PretrainConfig) -> list[Metric]:

@@ -14,7 +14,15 @@ from pcfg_artifact.config import VerifyConfig
 from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.machine import Machine
 from pcfg_artifact.records import load_paper, load_record, load_relations, read_run
-from pcfg_artifact.verification import comparison, figures, report, sentence_drawings, summary, tables
+from pcfg_artifact.verification import (
+    comparison,
+    figures,
+    reading_figures,
+    report,
+    sentence_drawings,
+    summary,
+    tables,
+)
 from pcfg_artifact.verification.drawing import Drawing
 from pcfg_artifact.verification.measured import Tables, tabulate
 from pcfg_artifact.verification.report import Facts, Page, StageFacts
@@ -46,7 +54,7 @@ def run(cfg: VerifyConfig, inputs: Inputs, out: StageDir, machine: Machine) -> N
 def draw(measured: Tables, roles: Roles, folders: Mapping[str, Folder]) -> tuple[list[Drawing], list[tuple[str, str]]]:
     """Every figure whose data are there, and the names of the others with the reason."""
     drawings, undrawn = [], []
-    for figure in figures.FIGURES:
+    for figure in (*figures.FIGURES, *reading_figures.READING_FIGURES):
         drawing = figure(measured, roles)
         if drawing is None:
             undrawn.append((figure.__name__.replace("_", " "), "no stage measured its cells"))

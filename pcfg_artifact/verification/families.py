@@ -15,7 +15,7 @@ DERIVED_STAGES = {"percentages": "approximate", "percentages_novm": "approximate
                   "near_zero": "marginals"}
 
 UNTRAINED = "-random"  # the end of the name of a model before its training
-MODEL = re.compile(rf"A\d+L\d+({UNTRAINED})?$")
+MODEL = re.compile(rf"[AC]\d+L\d+({UNTRAINED})?$")
 # What may differ between the cells of a family: layers, steps, heads, span lengths, masking rates, settings.
 INDEX = re.compile(r"(L\d+|l=\d+|\d[\d.]*(-\d+)?|PCFG|PTB|OOD|step|head|layer|mask|corrupt)$")
 PROBES = ("linear", "2-layer")

@@ -56,6 +56,12 @@ def bindings(relation: Relation, roles: Roles) -> list[dict[str, str]]:
 
 def models_of(role: str, roles: Roles) -> tuple[str, ...]:
     """The names a role stands for: models, or the layers of the base model."""
+    if role in ("causal", "shapes_of_both"):
+        masked = {model[1:] for model in roles.models}
+        found = roles.causal if role == "causal" else tuple(m[1:] for m in roles.causal if m[1:] in masked)
+        if not found:
+            raise Inapplicable(f"this profile trains no model for the role {role}")
+        return found
     if not roles.models or roles.base is None:
         raise Missing("no model was measured")
     sizes = {model: tuple(map(int, MODEL.match(model).groups())) for model in roles.models}  # type: ignore[union-attr]

@@ -29,7 +29,7 @@ from pcfg_artifact.workers.launch import run_workers
 from pcfg_artifact.workers.trainer import FINISHED, STEP, hashes
 
 # Settings that leave a trained model what it is: how it is judged, and how its work is shared out.
-NOT_OF_A_MODEL = ("models", "n_exact", "exact_max_length", "batch_tokens", "processes", "save_every")
+NOT_OF_A_MODEL = ("models", "causal_models", "n_exact", "exact_max_length", "batch_tokens", "processes", "save_every")
 
 FOLDERS = ("models", "untrained", "scratch")  # of the stage, with a folder for each model
 
@@ -67,9 +67,9 @@ def write_jobs(cfg: PretrainConfig, words: tuple[str, ...], shards: Mapping[str,
     data = [storage.sha256(Path(f"{shard}.{part}.npy")) for shard in shards.values() for part in Ragged._fields]
     settings = {key: value for key, value in asdict(cfg).items() if key not in NOT_OF_A_MODEL}
     code = freshness.weights_code()
-    made_from = {name: storage.fingerprint([name, settings, words, data, code]) for name in cfg.models}
+    made_from = {name: storage.fingerprint([name, settings, words, data, code]) for name in cfg.all_models}
     _remove_other_models(made_from, out)
-    for name in cfg.models:
+    for name in cfg.all_models:
         TrainingJob(name, made_from[name], cfg, words, machine.device, shards["pretraining"].resolve(),
                     shards["validation"].resolve(), out.path(f"models/{name}").resolve(),
                     out.path(f"untrained/{name}").resolve()).write(out.path(f"scratch/{name}/job.json"))
@@ -112,8 +112,8 @@ def processes_of(cfg: PretrainConfig, device: str, n_gpus: int | None = None) ->
 
 def train_models(cfg: PretrainConfig, out: StageDir, machine: Machine) -> None:
     """Train what is not finished: on GPUs one model after another over all of them, on CPUs several side by side."""
-    pending = [name for name in cfg.models if not out.has(f"models/{name}/{FINISHED}")]
-    for name in set(cfg.models) - set(pending):
+    pending = [name for name in cfg.all_models if not out.has(f"models/{name}/{FINISHED}")]
+    for name in set(cfg.all_models) - set(pending):
         read_finished(cfg, out, name)  # a damaged one is found before hours are spent on the others
         checkpoints.remove_all(out.path(f"scratch/{name}"))  # where the worker died between the two
     on_gpu = machine.device == "cuda"

@@ -24,6 +24,7 @@ from pcfg_artifact.errors import ArtifactError, StageError
 from pcfg_artifact.ragged import Ragged
 
 if TYPE_CHECKING:
+    from pcfg_artifact.mlm.data import TrainingCorpus
     from pcfg_artifact.mlm.training import Place
     from pcfg_artifact.workers.jobs import TrainingJob
 
@@ -145,14 +146,15 @@ def train_model(job: TrainingJob, folder: Path, place: Place, first_step: int | 
 
     first_step: of the checkpoint to continue from; None: from the beginning.
     """
-    from pcfg_artifact.mlm import data, evaluation, training
+    from pcfg_artifact.mlm import evaluation, training
+    from pcfg_artifact.mlm.objectives import objective_of
     from pcfg_artifact.parsing.masks import Masking
     from pcfg_artifact.workers import checkpoints
 
-    cfg = job.config
+    cfg, objective = job.config, objective_of(job.model)
     pretraining, validation = read_shard(job.pretraining), read_shard(job.validation)
 
-    corpus, held_out = (data.MaskedCorpus(
+    corpus, held_out = (objective.corpus(
         shard, masking=Masking(cfg.mask_rate, cfg.corruption), seed=cfg.seed, batch_size=cfg.batch_size,
         batch_tokens=cfg.batch_tokens, n_words=len(job.words), max_length=cfg.max_length, packing=cfg.packing)
         for shard in (pretraining, validation))
@@ -173,12 +175,12 @@ def train_model(job: TrainingJob, folder: Path, place: Place, first_step: int | 
             print(f"{job.model} step {step} of {recipe.steps}, loss {loss:.4f}, "
                   f"{(step - first) / (time.monotonic() - began):.2f} steps/s", flush=True)
 
-    def loss_on(corpus: data.MaskedCorpus, limit: int | None) -> float:
+    def loss_on(corpus: TrainingCorpus, limit: int | None) -> float:
         batches = corpus.in_order("validation", place.rank, place.world_size, limit)
-        return evaluation.mean_loss(network, batches, place)
+        return evaluation.mean_loss(network, batches, place, objective.loss)
 
     reached = training.train(
-        network, corpus, recipe, seed=cfg.seed, place=place, start=start, report=report,
+        network, corpus, recipe, seed=cfg.seed, loss_of=objective.loss, place=place, start=start, report=report,
         save=lambda state: checkpoints.write(folder, state), save_every=cfg.save_every,
         validate=lambda _: loss_on(held_out, cfg.n_curve), validate_every=cfg.validate_every)
     seconds = time.monotonic() - began
@@ -194,15 +196,12 @@ def train_model(job: TrainingJob, folder: Path, place: Place, first_step: int | 
 
 def first_network(job: TrainingJob, pretraining: Ragged) -> Any:
     """The model before training, the same in every process."""
-    from pcfg_artifact.mlm import initialisation, model
+    from pcfg_artifact.mlm.objectives import config_of, objective_of
 
-    cfg = job.config
-    shape = model.build_config(model.Shape.parse(job.model), n_words=len(job.words), width=cfg.width,
-                               max_length=cfg.max_length, dropout=cfg.dropout, initial_scale=cfg.initial_scale,
-                               layer_norm=cfg.layer_norm)
-    network = model.build_model(shape, cfg.seed)
-    if cfg.initialisation == "structured":
-        initialisation.start_structured(network, pretraining, cfg.seed)
+    objective = objective_of(job.model)
+    network = objective.build(config_of(job.model, job.config, len(job.words)), job.config.seed)
+    if job.config.initialisation == "structured":
+        objective.start_structured(network, pretraining, job.config.seed)
     return network
 
 

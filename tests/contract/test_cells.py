@@ -79,6 +79,17 @@ def test_roles_are_those_of_the_paper_and_other_names_are_passed_over():
     assert cells.roles_of(["x"]).base is None
 
 
+def test_causal_models_play_a_role_of_their_own_alone():
+    made = [*(cells.perplexity(model, "validation") for model in ("A4L3", "A4L1")),
+            *(cells.next_word(model, "kl") for model in ("C4L12", "C4L3"))]
+    roles = cells.find_roles(made)
+    assert roles.models == ("A4L1", "A4L3")
+    assert roles.causal == ("C4L3", "C4L12")
+    assert cells.masked_counterpart("C4L12") == "A4L12"
+    assert cells.model_size("C4L3") is None
+    assert cells.model_size("C4L3", cells.CAUSAL) == (4, 3)
+
+
 def test_corpus_f1_counts_skipped_sentences_except_where_it_stands_beside_accuracies():
     from pcfg_artifact.parsing import span_f1
     from pcfg_artifact.treebank.brackets import parse_trees

@@ -46,6 +46,8 @@ def test_settings_override_the_profile_and_numbers_stay_typed():
     ("grammar.variant=hm", "expected one of vm, novm"),
     ("pretrain.models=[]", "'pretrain.models' is .* expected at least one"),
     ("pretrain.models=[A4L1, A4L3, A4L1]", "expected each name once, not A4L1 again"),
+    ("pretrain.models=[A4L1, C4L3]", "'pretrain.models' names C4L3, expected names that begin with A"),
+    ("pretrain.causal_models=[A4L3]", "'pretrain.causal_models' names A4L3, expected names that begin with C"),
     ("sample=3", "expected a section"),
     ("seed.x=3", "'seed' is a value, not a section"),
     ("sample.n_validation", "not of the form key=value"),

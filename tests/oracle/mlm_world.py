@@ -11,6 +11,7 @@ from torch import distributed
 from pcfg_artifact.mlm.data import MaskedCorpus
 from pcfg_artifact.mlm.evaluation import mean_loss
 from pcfg_artifact.mlm.model import Shape, build_config, build_model
+from pcfg_artifact.mlm.objectives import objective_of
 from pcfg_artifact.mlm.training import Place, Recipe, train
 from pcfg_artifact.parsing.masks import Masking
 from pcfg_artifact.ragged import Ragged
@@ -39,6 +40,22 @@ def train_small(precision: str, batch_tokens: int, place: Place = Place()):  # n
         network, corpus.in_order("validation", place.rank, place.world_size), place))
     weights = torch.cat([p.detach().flatten() for p in model.parameters()]).numpy()
     return np.array([*progress.losses, progress.validation[-1][1]]), weights
+
+
+def train_causal(place: Place = Place()):  # noqa: B008
+    """The same sentences and steps for a causal model, in float64."""
+    torch.set_num_threads(1)
+    objective = objective_of("C2L2")
+    config = objective.config(Shape.parse("C2L2"), n_words=N_WORDS, width=32, max_length=20, dropout=0.0,
+                              initial_scale=0.02, layer_norm="pre")
+    model = objective.build(config, 0).double()
+    masked = small_corpus(10_000)
+    corpus = objective.corpus(masked.sentences, n_words=N_WORDS, masking=masked.masking, seed=1, batch_size=BATCH,
+                              batch_tokens=10_000, max_length=20)
+    recipe = Recipe(steps=STEPS, schedule_steps=40, warmup_steps=5, learning_rate=2e-3, weight_decay=0.01, clip=1.0)
+    place = Place(place.rank, place.world_size, "cpu", "float64")
+    progress = train(model, corpus, recipe, seed=0, loss_of=objective.loss, place=place)
+    return np.array(progress.losses), torch.cat([p.detach().flatten() for p in model.parameters()]).numpy()
 
 
 def train_recipe(precision: str, dropout: float, place: Place = Place(), start=None, save=None):  # noqa: B008
@@ -73,6 +90,7 @@ if __name__ == "__main__":
     found = {name: train_small(name, 10_000, here) for name in ("float64", "float32")}
     found |= {f"recipe-{name}": train_recipe(name, 0.0, here) for name in RECIPE_STEPS}
     found |= dict(train_and_resume(here))
+    found["causal"] = train_causal(here)
     for name, (losses, weights) in found.items():
         np.savez(Path(sys.argv[1]) / f"{name}-{here.rank}.npz", losses=losses, weights=weights)
     distributed.destroy_process_group()

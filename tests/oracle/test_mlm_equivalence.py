@@ -59,6 +59,14 @@ def test_two_processes_give_the_numbers_of_one(alone, two_processes, precision):
     assert np.array_equal(two_processes[f"{precision}-0"]["weights"], two_processes[f"{precision}-1"]["weights"])
 
 
+def test_two_processes_train_the_causal_model_of_one(two_processes):
+    alone = mlm_world.train_causal()
+    for rank in (0, 1):
+        run = two_processes[f"causal-{rank}"]
+        check_same("float64", alone, run["losses"], run["weights"])
+    assert alone[0][-1] < alone[0][0] - 0.05
+
+
 @pytest.mark.parametrize("precision", mlm_world.RECIPE_STEPS)
 def test_the_papers_recipe_gives_the_numbers_of_one_process_in_two(two_processes, precision):
     """Blocks of 128 tokens, layer norm first, 40% masks, no clipping, the schedule's first steps."""

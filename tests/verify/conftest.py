@@ -58,6 +58,7 @@ def plausible_rows(seed: int = 0, noise: float = 0.0) -> list[Metric]:
     invented_frequencies(rows)
     invented_ablations(rows)
     invented_baselines(rows)
+    invented_incremental(rows, "12L12")
     for model in MODELS:
         invented_training(rows, model)
         invented_layers(rows, model)
@@ -168,6 +169,27 @@ def invented_attention(rows: Rows, model: str) -> None:
                 rows[Cell("figure_attention", f"{model} {setting} L{layer}", f"head {head}")] = (distance, "tokens")
 
 
+def invented_incremental(rows: Rows, shape: str) -> None:
+    """A causal model that is near the optimum, probes below exact inference, and trees that settle."""
+    causal, masked = f"C{shape}", f"A{shape}"
+    for column, value, unit in (("model", 60.0, "perplexity"), ("exact", 50.0, "perplexity"),
+                                ("unigram", 400.0, "perplexity"), ("kl", 0.18, "nats"), ("closed", 0.9, "fraction")):
+        rows[Cell("next_word", causal, column)] = (value, unit)
+    for group in ("entropy 0-1", "entropy 1-2", "position 0", "position 1", "depth 1-3", "length 1-5"):
+        rows[Cell("next_word_gap", f"{causal} {group}", "kl")] = (0.2, "nats")
+    questions = ["open", "relative depth", *(f"span {w}{k}" for w in (2, 3, 5) for k in ("", " +1", " +2"))]
+    known = {"exact so far": 0.7, "exact whole": 0.95, causal: 0.6, f"{causal}-random": 0.2, masked: 0.8}
+    for question in questions:
+        rows |= {Cell("incremental", question, source): (value, "fraction") for source, value in known.items()}
+        for source in (causal, f"{causal}-random", masked):
+            rows |= {Cell("figure_incremental", f"{source} {question} tree", f"L{layer}"):
+                     (known[source] * layer / 12, "fraction") for layer in range(13)}
+    for question in ("open", "relative depth", "span 2", "span 3", "span 5"):
+        rows[Cell("incremental", f"{question} posterior", causal)] = (0.8, "fraction")
+    for when, value in zip(("j", "j+1", "j+2", "end"), (0.6, 0.7, 0.75, 0.9), strict=True):
+        rows[Cell("settled", when, "probability")] = (value, "fraction")
+
+
 @pytest.fixture(scope="session")
 def paper() -> dict:
     return load_paper()
@@ -223,7 +245,8 @@ def write_run():
     return function
 
 
-STAGES = ("grammar", "marginals", "construct", "approximate", "pretrain", "probe", "control", "attention")
+STAGES = ("grammar", "marginals", "construct", "approximate", "pretrain", "probe", "control", "attention",
+          "incremental")
 EXAMPLE = {"words": ["the", "old", "bank", "approved", "the", "new", "plan", "."],
            "spans": [[0, 8], [0, 3], [1, 3], [3, 8], [3, 7], [4, 7], [5, 7]]}
 SCORES = np.triu(np.random.default_rng(0).random((9, 9)) + 1e-12, 1).clip(0, 1 + 1e-15).tolist()

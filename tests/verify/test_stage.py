@@ -60,7 +60,7 @@ def test_the_report_is_one_file_that_fetches_nothing(finished):
     assert not re.findall(r"url\((?!#)|@import", page)
     assert "<script" not in page
     drawn = page.count("<svg ") - page.count('<svg class="claim')
-    assert page.count("<figure ") == drawn == 11 - 1  # f1_by_width has no rows in the fixture
+    assert page.count("<figure ") == drawn == 14 - 1  # f1_by_width has no rows in the fixture
     assert page.index('id="claims"') < page.index('id="tables"') < page.index('id="figures"')
 
 
@@ -201,7 +201,7 @@ def test_record_measures_drift_in_a_process_of_its_own(recorder, make_rows, writ
     assert call("--arithmetic", "sse") == 0
     [(command, environment)] = calls
     assert "--set=seed=0" in command
-    assert command[command.index("--to") + 1] == "attention"
+    assert command[command.index("--to") + 1] == "incremental"
     assert environment["ATEN_CPU_CAPABILITY"] == "default"
     record = load_record("smoke", folder)
     assert list(record.drift) == [Rerun(0, "sse")]

@@ -48,8 +48,8 @@ def test_processes_share_out_exactly_the_batch_of_one_process(world_size, packin
         alone = corpus.step(step)
         shares = [corpus.step(step, rank, world_size) for rank in range(world_size)]
         assert sorted(row for share in shares for row in rows_of(share)) == rows_of(alone)
-        assert {share.n_masked for share in shares} == {alone.n_masked}
-        assert alone.n_masked == sum(len(batch.targets) for batch in alone.batches)
+        assert {share.n_predicted for share in shares} == {alone.n_predicted}
+        assert alone.n_predicted == sum(len(batch.targets) for batch in alone.batches)
         assert all(share.batches for share in shares)
 
 
@@ -114,7 +114,7 @@ def test_packing_changes_nothing_where_a_block_holds_one_sentence():
                      for packing in (16, None))
     for step in (0, 7, 30):
         ours, theirs = packed.step(step), alone.step(step)
-        assert ours.n_masked == theirs.n_masked
+        assert ours.n_predicted == theirs.n_predicted
         for a, b in zip(ours.batches, theirs.batches, strict=True):
             assert a.shapes == b.shapes
             for part in ("input_ids", "position_ids", "where", "targets"):

@@ -1,0 +1,71 @@
+"""What a model knows of the tree at each word, while it reads: linear probes on the state of that word alone.
+
+A question has a number at every word: whether a span of some width ended there, how many constituents are open, how
+that number changed.  A probe's score is the share of the variance that it explains, so that of the exact expectation,
+given the words up to there, is the most that a reader from left to right can have, whatever it computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from sklearn.linear_model import LinearRegression
+
+from pcfg_artifact import cells
+from pcfg_artifact.cells import Measurement
+from pcfg_artifact.parsing.tree_facts import TreeFacts
+from pcfg_artifact.probing.representations import Lengths, offsets_of
+from pcfg_artifact.probing.standardisation import Standardisation
+
+Questions = dict[str, np.ndarray]  # name -> (n,) one number for each word of each sentence; NaN: not asked there
+
+
+def questions_of(facts: Sequence[TreeFacts], widths: Sequence[int]) -> Questions:
+    """Everything that is asked at a word about what lies up to it."""
+    found = {cells.ending_span(width): spans_at_words([fact.spans for fact in facts], width, 0) for width in widths}
+    return {**found, cells.OPEN: np.concatenate([fact.n_open for fact in facts]),
+            cells.RELATIVE_DEPTH: np.concatenate([fact.relative_depth for fact in facts])}
+
+
+def late_questions(spans: Sequence[Sequence[np.ndarray]], widths: Sequence[int]) -> Questions:
+    """What is asked at a word about a span that ended k words before it, k = 1, 2, ...; spans[k-1]: by sentence."""
+    return {cells.ending_span(width, k): spans_at_words(some, width, k)
+            for k, some in enumerate(spans, start=1) for width in widths}
+
+
+def spans_at_words(spans: Sequence[np.ndarray], width: int, delay: int) -> np.ndarray:
+    """(n,) at word t the number of the span of this width that ends `delay` words before; spans: (L+1, L+1) each."""
+    found = []
+    for one in spans:
+        at_words = np.full(len(one) - 1, np.nan)
+        asked = np.diagonal(one, offset=width)[:len(one) - width - delay]  # by start
+        at_words[width + delay - 1:] = asked
+        found.append(at_words)
+    return np.concatenate(found)
+
+
+def word_rows(lengths: Lengths) -> np.ndarray:
+    """(n,) rows of all words in hidden states that hold BOS, words and EOS of every sentence."""
+    begins = offsets_of(lengths)[:-1]
+    return np.concatenate([begin + 1 + np.arange(length) for begin, length in zip(begins, lengths, strict=True)])
+
+
+def probe_words(x: np.ndarray, wanted: Questions, x_test: np.ndarray) -> Questions:
+    """Answers at the test words by least squares on all questions at once; where one is not asked, it is no.
+
+    x (n, D), x_test (m, D): the state of each word.
+    """
+    standardise = Standardisation.of(x)
+    targets = np.stack([np.nan_to_num(values, nan=0.0) for values in wanted.values()], axis=1).astype(np.float32)
+    fitted = LinearRegression().fit(standardise(x), targets)
+    return dict(zip(wanted, fitted.predict(standardise(x_test)).T, strict=True))
+
+
+def explained(wanted: np.ndarray, answers: np.ndarray) -> Measurement:
+    """Share of the variance of what is wanted that the answers explain, where it is asked; NaN where it is constant."""
+    asked = ~np.isnan(wanted)
+    truth, answers = wanted[asked], answers[asked].astype(np.float64)
+    variance = np.square(truth - truth.mean()).sum() if len(truth) else 0.0
+    share = 1.0 - np.square(truth - answers).sum() / variance if variance > 0 else np.nan
+    return Measurement(float(share), len(truth))

@@ -1,0 +1,191 @@
+"""Stage 10: causal models beside exact inference from left to right: next words, and what they know of the tree.
+
+Next words: every causal model on validation sentences against the exact distribution.  The tree: linear probes on the
+states of causal models, of masked ones of the same shape and of untrained ones, with exact inference as the ceiling.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from pcfg_artifact import cells
+from pcfg_artifact.approximation.scores import unigram
+from pcfg_artifact.artifacts import Metric, StageDir
+from pcfg_artifact.cells import OF_POSTERIOR, OF_TREE, SAMPLED, SO_FAR, WHOLE
+from pcfg_artifact.config import IncrementalConfig
+from pcfg_artifact.encoders import causal_folders, load_causal_lm, load_encoder, model_folders, untrained_folder
+from pcfg_artifact.errors import StageError
+from pcfg_artifact.grammar import PCFG
+from pcfg_artifact.inputs import Inputs
+from pcfg_artifact.machine import Machine
+from pcfg_artifact.mlm.next_word_gap import (
+    next_word_circumstances,
+    next_word_predictions,
+    next_word_rows,
+    unigram_with_end,
+    with_end,
+)
+from pcfg_artifact.mlm.optimum import Gap, word_depths
+from pcfg_artifact.mlm.tokenizer import check_vocabulary
+from pcfg_artifact.parsing.prefix import next_words
+from pcfg_artifact.parsing.settling import settling
+from pcfg_artifact.parsing.tree_facts import IncrementalFacts, TreeFacts, facts_of_tree, facts_so_far, incremental_facts
+from pcfg_artifact.probing.corpus import Corpus
+from pcfg_artifact.probing.reading_probe import (
+    Questions,
+    explained,
+    late_questions,
+    probe_words,
+    questions_of,
+    word_rows,
+)
+from pcfg_artifact.progress import progress
+from pcfg_artifact.workers.hidden_states import store_states, stored_layer
+
+PRECISION = "float32"  # of hidden states, which are removed at the end
+
+
+def run(cfg: IncrementalConfig, inputs: Inputs, out: StageDir, machine: Machine) -> None:
+    torch.set_num_threads(machine.n_workers)
+    metrics = list(judged_models(cfg, inputs, out, machine))
+    train, test = (read_text(cfg, inputs, text.split, n) for text, n in
+                   ((SAMPLED.training, cfg.n_train), (SAMPLED.test, cfg.n_test)))
+    grammar = inputs.pcfg()
+    now = [facts_so_far(grammar, ids) for ids in progress(train.ids, desc="facts, training")]
+    read = [incremental_facts(grammar, ids, cfg.delays) for ids in progress(test.ids, desc="facts, test")]
+    metrics += settled_metrics(cfg, test.facts, read)
+    asked = {OF_TREE: Asked(tree_questions(cfg, train.facts), tree_questions(cfg, test.facts)),
+             OF_POSTERIOR: Asked(questions_of(now, cfg.widths), questions_of([fact.now for fact in read], cfg.widths))}
+    metrics += ceiling_metrics(cfg, asked[OF_TREE].test, read)
+    corpora = {"train": train.corpus(grammar), "test": test.corpus(grammar)}
+    for name, folder in probed_folders(inputs).items():
+        states = out.path(f"states/{name}")
+        model, tokenizer = load_encoder(folder)
+        store_states(model, tokenizer, corpora, states, precision=PRECISION, max_tokens=cfg.batch_tokens,
+                     device=machine.device, progress=progress)
+        metrics += probe_metrics(cfg, name, int(model.config.num_hidden_layers), corpora, states, asked)
+    shutil.rmtree(out.path("states"), ignore_errors=True)
+    out.write_metrics(metrics)
+
+
+# ---- next words ------------------------------------------------------------------------------------------------------
+
+
+def judged_models(cfg: IncrementalConfig, inputs: Inputs, out: StageDir, machine: Machine) -> Iterator[Metric]:
+    """Every causal model beside the exact next word and the unigram, on the same words."""
+    grammar, sentences = inputs.pcfg(), inputs.sentences("validation")
+    trees = inputs.sampled_trees("validation")
+    chosen = np.flatnonzero(sentences.lengths <= cfg.max_length)[:cfg.n_exact]
+    if not len(chosen):
+        raise StageError(f"no validation sentence has at most {cfg.max_length} words; raise incremental.max_length")
+    words = [np.asarray(sentences.row(int(s)), np.int64) for s in chosen]
+    targets = [with_end(ids, grammar.n_words) for ids in words]
+    known = next_word_circumstances([word_depths(trees[int(s)].spans(), len(ids))
+                                     for s, ids in zip(chosen, words, strict=True)])
+    share = unigram_with_end(grammar, unigram(grammar))
+    unigram_loss = float(-np.log(share[np.concatenate(targets)]).mean())
+    for name, folder in causal_folders(inputs["pretrain"]).items():
+        model, tokenizer = load_causal_lm(folder)
+        check_vocabulary(tokenizer, grammar.words, str(folder))
+        found = next_word_predictions(model.to(machine.device), words, cfg.batch_tokens)
+        gaps = {s: Gap.between(said, next_words(grammar, words[s]).next_word, targets[s])
+                for s, said in progress(found, total=len(words), desc=f"next words, {name}")}
+        gap = Gap.join([gaps[s] for s in range(len(words))])
+        out.write_array(f"gap/{name}", np.stack([gap.model, gap.exact, gap.divergence, gap.entropy], axis=1))
+        yield from next_word_rows(gap, unigram_loss, known, name, cfg.seed)
+
+
+# ---- the tree --------------------------------------------------------------------------------------------------------
+
+
+class SampledText(NamedTuple):
+    """Sampled sentences (word ids) and what is true of their trees."""
+
+    ids: list[np.ndarray]
+    facts: list[TreeFacts]
+
+    def corpus(self, grammar: PCFG) -> Corpus:
+        """As models read them; nothing but the words is asked for."""
+        sentences = [[grammar.words[w] for w in ids] for ids in self.ids]
+        return Corpus(sentences, trees=(), scores=(), parses=())
+
+
+class Asked(NamedTuple):
+    """The questions of one target at the words of the training sentences and of the test sentences."""
+
+    train: Questions
+    test: Questions
+
+
+def read_text(cfg: IncrementalConfig, inputs: Inputs, split: str, n: int) -> SampledText:
+    sentences, trees = inputs.sentences(split), inputs.sampled_trees(split)
+    chosen = np.flatnonzero(sentences.lengths <= cfg.max_length)[:n]
+    if not len(chosen):
+        raise StageError(f"no sentence of {split} has at most {cfg.max_length} words; raise incremental.max_length")
+    ids = [np.asarray(sentences.row(int(s)), np.int64) for s in chosen]
+    return SampledText(ids, [facts_of_tree(trees[int(s)].spans(), len(words))
+                             for s, words in zip(chosen, ids, strict=True)])
+
+
+def probed_folders(inputs: Inputs) -> dict[str, Path]:
+    """Every causal model, its untrained twin, and the masked model of the same shape where the run has one."""
+    masked, found = model_folders(inputs["pretrain"]), {}
+    for name, folder in causal_folders(inputs["pretrain"]).items():
+        found[name] = folder
+        found[cells.untrained(name)] = untrained_folder(inputs["pretrain"], name)
+        counterpart = cells.masked_counterpart(name)
+        if counterpart in masked:
+            found[counterpart] = masked[counterpart]
+    return found
+
+
+def tree_questions(cfg: IncrementalConfig, facts: Sequence[TreeFacts]) -> Questions:
+    """What is asked about the tree that was drawn: at each word, and about spans that ended some words before."""
+    spans = [fact.spans for fact in facts]
+    return {**questions_of(facts, cfg.widths), **late_questions([spans] * cfg.delays, cfg.widths)}
+
+
+def ceiling_metrics(cfg: IncrementalConfig, asked: Questions, read: Sequence[IncrementalFacts]) -> Iterator[Metric]:
+    """What exact inference explains of the drawn trees, from the words so far and from the whole sentence."""
+    later = [[fact.later[k] for fact in read] for k in range(1, cfg.delays + 1)]
+    whole = [fact.whole.spans for fact in read]
+    answers = {SO_FAR: {**questions_of([fact.now for fact in read], cfg.widths), **late_questions(later, cfg.widths)},
+               WHOLE: {**questions_of([fact.whole for fact in read], cfg.widths),
+                       **late_questions([whole] * cfg.delays, cfg.widths)}}
+    for source, said in answers.items():
+        for question, wanted in asked.items():
+            share, n = explained(wanted, said[question])
+            yield Metric(*cells.known_at_best(question, OF_TREE, source), cfg.seed, share, n, "fraction")
+
+
+def probe_metrics(cfg: IncrementalConfig, name: str, n_layers: int, corpora: Mapping[str, Corpus], states: Path,
+                  asked: Mapping[str, Asked]) -> Iterator[Metric]:
+    """Every layer of one model, and its best: the share of each question's variance that a linear probe explains."""
+    rows = {part: word_rows(corpus.lengths) for part, corpus in corpora.items()}
+    for target, questions in asked.items():
+        best: dict[str, tuple[float, int]] = {}
+        for layer in range(n_layers + 1):
+            stored = stored_layer(corpora, states, layer)
+            x, x_test = (np.asarray(stored[part].states[rows[part]]) for part in ("train", "test"))
+            for question, said in probe_words(x, questions.train, x_test).items():
+                share, n = explained(questions.test[question], said)
+                best[question] = max(best.get(question, (-np.inf, n)), (share, n))
+                yield Metric(*cells.known_by_layer(name, question, target, layer), cfg.seed, share, n, "fraction")
+        for question, (share, n) in best.items():
+            yield Metric(*cells.known_at_best(question, target, name), cfg.seed, share, n, "fraction")
+
+
+def settled_metrics(cfg: IncrementalConfig, trees: Sequence[TreeFacts],
+                    read: Sequence[IncrementalFacts]) -> Iterator[Metric]:
+    names = [*(cells.after_end(k) for k in range(cfg.delays + 1)), cells.AT_END]
+    for when, found in zip(names, settling(trees, read), strict=True):
+        for column, value, n, unit in (("probability", found.probability, found.n, "fraction"),
+                                       ("settled", found.share, found.n, "fraction"),
+                                       ("bits a word", found.bits, found.n_words, "bits")):
+            yield Metric(*cells.settled(when, column), cfg.seed, value, n, unit)
