@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 from numba.extending import register_jitable
 
-from pcfg_artifact.errors import UsageError
 from pcfg_artifact.parsing.compiled import INDEX
 from pcfg_artifact.parsing.triangle import cell_of
 
@@ -39,6 +38,12 @@ class Forbidden(NamedTuple):
     def is_empty(self) -> bool:
         return len(self.first) == 0
 
+    def by_cell(self, n_nonterminals: int) -> np.ndarray:
+        """(cells, N) booleans, of something forbidden."""
+        is_forbidden = np.repeat(self.is_whole[:, None], n_nonterminals, axis=1)
+        is_forbidden[np.repeat(np.arange(len(self.is_whole)), np.diff(self.first)), self.symbols] = True
+        return is_forbidden
+
     def allowed_leaves(self, leaves: np.ndarray, n_interminals: int) -> np.ndarray:
         """Leaves (L, P), with 0 where a pre-terminal is forbidden over its word."""
         if self.is_empty:
@@ -55,12 +60,6 @@ NOTHING = Forbidden(np.zeros(0, np.int64), np.zeros(0, INDEX), np.zeros(0, np.bo
 def each_forbidden(forbidden: Sequence[Forbidden], n_sentences: int) -> Sequence[Forbidden]:
     """One for each sentence; none given: nothing is forbidden in any."""
     return forbidden if len(forbidden) else [NOTHING] * n_sentences
-
-
-def refuse_forbidden(forbidden: Sequence[Forbidden], backend: str) -> None:
-    """For engines that cannot leave entries out."""
-    if any(not one.is_empty for one in forbidden):
-        raise UsageError(f"the engine {backend!r} takes no forbidden entries; use backend='cpu'")
 
 
 @register_jitable

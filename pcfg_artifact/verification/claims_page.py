@@ -24,7 +24,7 @@ STRENGTHS = {
 def claims_table(relations: Sequence[Relation]) -> str:
     """One line a claim: what it says in our words, where, its relation and how strong that is."""
     lines = ["| relation | the paper, in our words | place | holds when | scale |", "|---|---|---|---|---|"]
-    lines += [f"| `{r.id}` | {r.claim}. {r.says} | {r.paper} | {strength(r)} ({r.reason}) | {r.scale} |"
+    lines += [f"| `{r.id}` | {r.claim}. {r.says} | {r.place} | {strength(r)} ({r.reason}) | {r.scale} |"
               for r in relations]
     return "\n".join(line.replace("…", "...") for line in lines)
 

@@ -1,4 +1,4 @@
-"""The paper's claims as relations between cells: what relations.yaml may say.  Nothing in it is executed.
+"""Claims, the paper's and ours, as relations between cells: what relations.yaml may say.  Nothing in it is executed.
 
 docs/CLAIMS.md describes the file; selection.py finds the cells, evaluation.py judges them.
 """
@@ -44,7 +44,7 @@ class Relation:
 
     id: str
     claim: str  # a few words
-    paper: str  # the item of the paper
+    paper: str  # the item of the paper; empty for a claim of another source
     says: str  # what the paper says, in our words
     scale: str
     kind: str
@@ -55,6 +55,15 @@ class Relation:
     needs_layers: int
     reason: str  # why this number
     source: str = THE_PAPER  # whose claim it is
+
+    @property
+    def is_paper(self) -> bool:
+        return self.source == THE_PAPER
+
+    @property
+    def place(self) -> str:
+        """Where the claim is from: the item of the paper, or its source."""
+        return self.paper if self.is_paper else self.source
 
     @property
     def table(self) -> str:
@@ -126,9 +135,12 @@ def _parse(item: Any) -> Relation:
     unknown = set(item) - COMMON - set(selector_names) - {number_name}
     if unknown:
         raise refuse(f"unknown keys {sorted(unknown)} for kind {kind}")
-    for key in ("id", "claim", "paper", "says", "scale", "reason", *selector_names):
+    of_paper = item.get("source", THE_PAPER) == THE_PAPER
+    for key in ("id", "claim", *(("paper",) if of_paper else ()), "says", "scale", "reason", *selector_names):
         if not item.get(key):
             raise refuse(f"{key} is missing")
+    if not of_paper and "paper" in item:
+        raise refuse(f"its source is {item['source']!r}, so it has no place in the paper; leave out one of the two")
     if item["scale"] not in SCALES:
         raise refuse(f"scale is {item['scale']!r}, expected any or paper")
     number = item.get(number_name, default)
@@ -144,8 +156,8 @@ def _parse(item: Any) -> Relation:
     for key in selector_names:
         value = item[key]
         selectors[key] = tuple(_selector(s, refuse) for s in (value if isinstance(value, list) else [value]))
-    return Relation(item["id"], item["claim"], item["paper"], " ".join(item["says"].split()), item["scale"], kind,
-                    for_each, selectors, float(number), item.get("direction", "rising") == "falling",
+    return Relation(item["id"], item["claim"], item.get("paper", ""), " ".join(item["says"].split()), item["scale"],
+                    kind, for_each, selectors, float(number), item.get("direction", "rising") == "falling",
                     int(item.get("needs_layers", 0)), " ".join(item["reason"].split()),
                     item.get("source", THE_PAPER))
 

@@ -108,5 +108,5 @@ def to_csv(judgements: Sequence[Judgement], relations: Mapping[str, Relation]) -
     for j in judgements:
         relation = relations.get(j.name) if j.against == "relation" else None
         writer.writerow([j.against, j.name, j.verdict.value, j.measured, j.expected, j.where, j.reason,
-                         relation.paper if relation else "", relation.claim if relation else ""])
+                         relation.place if relation else "", relation.claim if relation else ""])
     return buffer.getvalue()

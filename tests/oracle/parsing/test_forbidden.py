@@ -1,11 +1,9 @@
 """Forbidden entries of the `cpu` engine, against dictionaries of rules in which they do not exist."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pcfg_artifact.errors import UsageError
 from pcfg_artifact.parsing import EngineOptions, leaf_charts, sentence_leaves
 from pcfg_artifact.parsing.cpu import CpuEngine
 from pcfg_artifact.parsing.forbidden import NOTHING, Forbidden
@@ -69,10 +67,3 @@ def test_nothing_forbidden_is_no_list(tiny_grammar):
     assert one.first.tolist() == [0, 0, 1, 1]
     assert one.symbols.tolist() == [1]
     assert one.is_whole.tolist() == [True, False, False]
-
-
-@pytest.mark.parametrize("backend", ["reference", "torch"])
-def test_engines_without_forbidden_entries_refuse_them(tiny_grammar, backend):
-    forbidden = [Forbidden.from_cells(np.ones((1, tiny_grammar.n_nonterminals), bool))]
-    with pytest.raises(UsageError, match="takes no forbidden entries; use backend='cpu'"):
-        list(leaf_charts(tiny_grammar, [np.ones((1, tiny_grammar.n_preterminals))], EngineOptions(backend), forbidden))
