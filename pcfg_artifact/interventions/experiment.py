@@ -65,6 +65,11 @@ class LayerOutcome:
     others: dict[str, Estimate] = field(default_factory=dict)
 
 
+def middle_layer(n_layers: int) -> int:
+    """The one layer that claims are about, declared beforehand: half of the layers have run, the others are above."""
+    return -(-n_layers // 2)
+
+
 def intervene(model: MaskedLM, layer: int, train: Masked, test: Masked, asked: Sequence[Question],
               probes: Mapping[str, Probe], seed: int) -> LayerOutcome:
     """All interventions on one layer; probes: way -> the probe that is fitted for it, the linear one among them."""

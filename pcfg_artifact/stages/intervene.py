@@ -13,17 +13,13 @@ from pcfg_artifact.errors import StageError
 from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.interventions.constructed import observe_constructed
+from pcfg_artifact.interventions.experiment import middle_layer
 from pcfg_artifact.interventions.intervention_rows import constructed_rows, layer_rows, middle_rows
 from pcfg_artifact.interventions.material import Material, gather
 from pcfg_artifact.machine import Machine, single_thread
 from pcfg_artifact.parsing import EngineOptions
 from pcfg_artifact.progress import progress
-from pcfg_artifact.workers.intervention_jobs import (
-    InterventionContext,
-    LayerJob,
-    intervene_on_layer,
-    middle_layer,
-)
+from pcfg_artifact.workers.intervention_jobs import InterventionContext, LayerJob, intervene_on_layer
 from pcfg_artifact.workers.pool import run_jobs
 
 

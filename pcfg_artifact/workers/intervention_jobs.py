@@ -12,7 +12,15 @@ import numpy as np
 from pcfg_artifact.cells import SENTENCE_F1, SPAN_WIDTH, TREEBANK, TREES
 from pcfg_artifact.encoders import load_encoder, load_masked_lm
 from pcfg_artifact.interventions.effects import Estimate, mean_over_sentences
-from pcfg_artifact.interventions.experiment import LINEAR, RANDOM, TWO_LAYER, LayerOutcome, Masked, intervene
+from pcfg_artifact.interventions.experiment import (
+    LINEAR,
+    RANDOM,
+    TWO_LAYER,
+    LayerOutcome,
+    Masked,
+    intervene,
+    middle_layer,
+)
 from pcfg_artifact.interventions.material import Material
 from pcfg_artifact.interventions.upper_layers import layer_states
 from pcfg_artifact.machine import Machine
@@ -48,11 +56,6 @@ class InterventionContext:
     def probes(self) -> dict[str, Probe]:
         built = build_probes(("linear", "2-layer"), self.probe_options)
         return {LINEAR: built["linear"], TWO_LAYER: built["2-layer"]}
-
-
-def middle_layer(n_layers: int) -> int:
-    """The one layer that claims are about, declared beforehand: half of the layers have run, the others are above."""
-    return -(-n_layers // 2)
 
 
 def intervene_on_layer(context: InterventionContext, job: LayerJob) -> tuple[LayerJob, LayerOutcome]:
