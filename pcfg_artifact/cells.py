@@ -393,6 +393,40 @@ def settled(when: str, column: str) -> Cell:
     return Cell("settled", when, column)
 
 
+# ---- stages intervene, dynamics --------------------------------------------------------------------------------------
+
+CONSTRUCTED = "theorem_3.2"  # the transformer whose coordinates are known: the positive control
+STEP = Indexed("step ")
+
+
+def error_of(column: str) -> str:
+    """The standard error of a column's number, over sentences."""
+    return f"{column} error"
+
+
+def intervention(model: str, way: str, column: str) -> Cell:
+    """At the middle layer; `way`: how states were changed."""
+    return Cell("interventions", f"{model} {way}" if way else model, column)
+
+
+def intervention_by_layer(model: str, way: str, layer: int, column: str) -> Cell:
+    return Cell("figure_interventions", f"{model} {way} {LAYER(layer)}", column)
+
+
+def intervention_by_group(model: str, way: str, group: str, column: str) -> Cell:
+    """`group`: a width of spans, or a distance of the masked word; at the middle layer."""
+    return Cell("intervention_groups", f"{model} {way} {group}", column)
+
+
+def while_training(model: str, quantity: str, step: int) -> Cell:
+    return Cell("figure_dynamics", f"{model} {quantity}", STEP(step))
+
+
+def half_way(model: str, quantity: str) -> Cell:
+    """The step at which a quantity has gone half of its way from before training to its end."""
+    return Cell("dynamics", f"{model} {quantity}", "half-way step")
+
+
 # ---- stages probe, control, attention --------------------------------------------------------------------------------
 
 TREES, ADJACENT_TREES = "EOS", "ADJ"  # names of the tree tasks: what the probe reads beside a word

@@ -27,13 +27,15 @@ TOOLS = {
     "bench": "measure speed and memory, ours against others",
     "construct": "build the transformer of a theorem from a grammar and run it on a sentence",
     "probe": "layer-wise F1 of any encoder folder on any treebank",
+    "intervene": "tell a model that words belong together, and compare it with exact inference",
     "states": "F1 of the latent-variable PCFG against its number of states",
     "compare": "say what differs between two runs, largest first",
     "export": "write the sampled corpora of a run as a datasets.DatasetDict",
     "record": "run a profile with one more seed and record what it gives",
     "doctor": "check this machine, and say how to fix what is missing",
 }
-MODULE_OF = {"construct": "construct_transformer", "probe": "probe_encoder", "sample": "draw"}
+MODULE_OF = {"construct": "construct_transformer", "intervene": "intervene_model", "probe": "probe_encoder",
+             "sample": "draw"}
 OUT_VARIABLE = "PCFG_ARTIFACT_OUT"  # where the image writes; elsewhere `runs`
 
 

@@ -149,6 +149,7 @@ class PretrainConfig:
     precision: Literal["auto", "float32", "bfloat16", "float16", "float64"]
     processes: Count | None  # None: one per visible GPU, one on CPU
     save_every: Count  # steps between checkpoints
+    n_kept: CountOrZero  # models kept on the way, at steps that grow by equal factors; 0: none
     validate_every: Count  # steps between points of the validation curve
     n_curve: Count  # validation rows of such a point
     n_exact: Count  # validation sentences for the comparison with the exact optimum
@@ -219,6 +220,33 @@ class IncrementalConfig:
 
 
 @dataclass(frozen=True, config=CLOSED)
+class InterveneConfig:
+    """Stage `intervene`: the base model, on sampled sentences; probes are fitted with the options of `probe`."""
+
+    seed: CountOrZero
+    mask_rate: Share  # of the words that are not seen
+    max_length: Count  # words; exact answers cost their cube
+    n_train: Count  # sentences that the probes are fitted on, half of them each
+    n_test: Count  # sentences that spans in question are taken from
+    widths: tuple[Count, ...]  # of these spans
+    n_questions: Count  # spans of each width
+    n_constructed: Count  # spans put to the constructed transformer
+    constructed_length: Count  # words of its sentences, at most
+
+
+@dataclass(frozen=True, config=CLOSED)
+class DynamicsConfig:
+    """Stage `dynamics`: the base model at every step that was kept; masks and widths are those of `intervene`."""
+
+    seed: CountOrZero
+    n_train: Count  # treebank sentences of the probe, and masked ones of the interventions
+    n_test: Count
+    n_questions: Count  # spans of each width
+    n_loss: Count  # validation sentences for the distance from the optimum
+    n_attention: Count  # sentences for the attended distance
+
+
+@dataclass(frozen=True, config=CLOSED)
 class VerifyConfig:
     """Stage `verify`."""
 
@@ -244,6 +272,8 @@ class Profile:
     control: ControlConfig
     attention: AttentionConfig
     incremental: IncrementalConfig
+    intervene: InterveneConfig
+    dynamics: DynamicsConfig
     verify: VerifyConfig
     cost: dict[str, Any]  # stage -> [seconds, megabytes on disk] and what `training` assumes; for --dry-run alone
 
@@ -264,7 +294,7 @@ def load_profile(name: str, settings: Sequence[str] = (), treebank: str | None =
     if treebank is not None:
         values["treebank"] = treebank
     profile = _validated({**values, "name": name})
-    for stage in ("probe", "attention", "incremental"):
+    for stage in ("probe", "attention", "incremental", "intervene"):
         if profile.stage(stage).max_length > profile.pretrain.max_length:
             raise ConfigError(f"'{stage}.max_length' is {profile.stage(stage).max_length}, expected at most "
                               f"{profile.pretrain.max_length}, the longest sentence the models read "

@@ -13,6 +13,7 @@ import torch
 from transformers import AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
 from transformers.utils import logging
 
+from pcfg_artifact import storage
 from pcfg_artifact.artifacts import Folder
 from pcfg_artifact.cells import CAUSAL, model_size
 from pcfg_artifact.errors import UsageError
@@ -37,6 +38,15 @@ def causal_folders(pretrain: Folder) -> dict[str, Path]:
 def untrained_folder(pretrain: Folder, name: str) -> Path:
     """A model of the stage as it was before its first step."""
     return pretrain.path(f"untrained/{name}")
+
+
+def kept_folders(pretrain: Folder, name: str) -> dict[int, Path]:
+    """A model of the stage at every step that was kept: step -> folder, from before its first to the last."""
+    training = storage.read_sealed_json(pretrain.path(f"models/{name}/training.json"))
+    steps = {int(folder.removeprefix("step-")): pretrain.path(f"kept/{name}/{folder}")
+             for folder in training["kept_sha256"]}
+    return {0: untrained_folder(pretrain, name), **dict(sorted(steps.items())),
+            len(training["losses"]): pretrain.path(f"models/{name}")}
 
 
 def load_encoder(folder: Path, *, attention: str = "sdpa") -> tuple[Any, Any]:

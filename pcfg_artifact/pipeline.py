@@ -26,11 +26,15 @@ MEASURING = (
     Stage("approximate", ("grammar",), "run Inside-Outside with few non-terminals and low rank"),
     Stage("construct", ("grammar", "sample"), "build the transformers of the theorems and compare their charts"),
     Stage("pretrain", ("grammar", "sample"), "train language models on the sentences, masked and causal",
-          keeps=("models", "untrained", "scratch")),
+          keeps=("models", "untrained", "kept", "scratch")),
     Stage("probe", ("grammar", "sample", "marginals", "pretrain"), "read parse trees and marginals from hidden states"),
     Stage("control", ("grammar", "sample", "marginals", "pretrain", "probe"), "compare the probes with random labels"),
     Stage("attention", ("grammar", "sample", "pretrain"), "measure how far attention heads look"),
     Stage("incremental", ("grammar", "sample", "pretrain"), "compare causal models with exact inference, word by word"),
+    Stage("intervene", ("grammar", "sample", "pretrain", "probe"),
+          "change what probes read and compare the models with exact counterfactuals"),
+    Stage("dynamics", ("grammar", "sample", "marginals", "pretrain", "probe", "intervene"),
+          "follow the base model through its training"),
 )
 STAGES = (
     *MEASURING,

@@ -6,7 +6,7 @@ all rectangles at once, queries, keys and values come from one product, and ther
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,15 +40,23 @@ def to_device(batch: Batch, device: torch.device) -> tuple[FlatInputs, torch.Ten
 
 def encode(model: MaskedLM, inputs: FlatInputs) -> torch.Tensor:
     """(tokens, width) hidden states of the last layer, as the model's head reads them."""
-    base: Any = model.base_model
-    config = model.config
-    dropout = config.hidden_dropout_prob if model.training else 0.0
-    is_pre = is_pre_norm(config)
-    embeddings = base.embeddings
+    *_, hidden = layers_above(model, embed(model, inputs), inputs)
+    return normed(model, hidden)
+
+
+def embed(model: MaskedLM, inputs: FlatInputs) -> torch.Tensor:
+    """(tokens, width) hidden states below the first layer."""
+    embeddings: Any = model.base_model.embeddings
     hidden = embeddings.word_embeddings(inputs.input_ids) + embeddings.token_type_embeddings.weight[0]
     hidden = embeddings.LayerNorm(hidden + embeddings.position_embeddings(inputs.position_ids))
-    hidden = functional.dropout(hidden, dropout, model.training)
-    for layer in base.encoder.layer:
+    return functional.dropout(hidden, model.config.hidden_dropout_prob if model.training else 0.0, model.training)
+
+
+def layers_above(model: MaskedLM, hidden: torch.Tensor, inputs: FlatInputs, first: int = 0) -> Iterator[torch.Tensor]:
+    """Hidden states after each layer but the first `first`, from those that these left."""
+    base: Any = model.base_model
+    dropout, is_pre = model.config.hidden_dropout_prob if model.training else 0.0, is_pre_norm(model.config)
+    for layer in base.encoder.layer[first:]:
         attention, inner, outer = layer.attention, layer.intermediate, layer.output
         mixed = attend(attention.self, attention.LayerNorm(hidden) if is_pre else hidden, inputs, model.training)
         mixed = hidden + functional.dropout(attention.output.dense(mixed), dropout, model.training)
@@ -56,7 +64,13 @@ def encode(model: MaskedLM, inputs: FlatInputs) -> torch.Tensor:
         activated = inner.intermediate_act_fn(inner.dense(inner.LayerNorm(hidden) if is_pre else hidden))
         hidden = hidden + functional.dropout(outer.dense(activated), dropout, model.training)
         hidden = hidden if is_pre else outer.LayerNorm(hidden)
-    return base.LayerNorm(hidden) if is_pre else hidden
+        yield hidden
+
+
+def normed(model: MaskedLM, hidden: torch.Tensor) -> torch.Tensor:
+    """The hidden states of the last layer as the head reads them."""
+    base: Any = model.base_model
+    return base.LayerNorm(hidden) if is_pre_norm(model.config) else hidden
 
 
 def attend(heads: Any, hidden: torch.Tensor, inputs: FlatInputs, is_training: bool) -> torch.Tensor:

@@ -8,12 +8,13 @@ What is predicted, and from what, is the objective's (objectives.py): the corpus
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
@@ -25,6 +26,7 @@ from pcfg_artifact.mlm.model import LanguageModel
 from pcfg_artifact.seeding import derive_seed
 
 READ_EVERY = 50  # steps between looks at the loss: each look makes the CPU wait for the GPU
+KEPT_RANGE = 500  # the last step over the first that is kept
 HALF = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -75,10 +77,12 @@ def train(model: LanguageModel, corpus: TrainingCorpus, recipe: Recipe, *, seed:
           loss_of: Callable[[Any], torch.nn.Module] = MaskedLoss, place: Place = Place(),  # noqa: B008
           start: TrainingState | None = None, save: Callable[[TrainingState], None] | None = None, save_every: int = 0,
           validate: Callable[[LanguageModel], float] | None = None, validate_every: int = 0,
-          report: Callable[[int, float], None] | None = None) -> TrainingState:
+          report: Callable[[int, float], None] | None = None,
+          keep: Callable[[int], None] | None = None, keep_at: Collection[int] = ()) -> TrainingState:
     """Train `model` in place and return its curve; from `start`, it ends with the numbers of an unbroken run.
 
-    `save` is called by process 0 every `save_every` steps, `validate` by all every `validate_every` and at the end.
+    `save` is called by process 0 every `save_every` steps, `validate` by all every `validate_every` and at the end;
+    `keep` by process 0 after the steps `keep_at`, before they are saved: what a run was resumed from has been kept.
     """
     if place.world_size > corpus.batch_size:  # one without a row would never join the others to sum gradients
         raise StageError(f"{place.world_size} processes share batches of {corpus.batch_size} rows, expected at most "
@@ -136,9 +140,17 @@ def train(model: LanguageModel, corpus: TrainingCorpus, recipe: Recipe, *, seed:
         if validates and validate:
             progress.validation.append((progress.step, validate(model)))
             model.train()
+        if progress.step in keep_at and keep and place.rank == 0:
+            keep(progress.step)
         if saves and save and place.rank == 0:
             save(capture(model, optimizer, scaler, progress))
     return progress
+
+
+def kept_steps(steps: int, n: int) -> list[int]:
+    """At most n steps before the last, each about the same factor after the one before."""
+    found = np.geomspace(max(1.0, steps / KEPT_RANGE), steps, n + 1).round().astype(int)
+    return sorted({int(step) for step in found if step < steps})
 
 
 def read_losses(unread: list[torch.Tensor], recipe: Recipe) -> list[float]:

@@ -7,6 +7,7 @@ from pcfg_artifact.lazy import lazy_exports
 if TYPE_CHECKING:
     from pcfg_artifact.parsing.baselines import BASELINES
     from pcfg_artifact.parsing.charts import Chart, SpanChart
+    from pcfg_artifact.parsing.constraints import Constraints
     from pcfg_artifact.parsing.decoding import (
         Parse,
         best_binary_tree,
@@ -44,6 +45,7 @@ MODULE_OF = {
     "NAMED_MASKS": "masks",
     "BestTree": "registry",
     "Chart": "charts",
+    "Constraints": "constraints",
     "Engine": "registry",
     "EngineOptions": "options",
     "LatentChart": "latent_engine",
@@ -93,6 +95,7 @@ __all__ = [
     "NAMED_MASKS",
     "BestTree",
     "Chart",
+    "Constraints",
     "Engine",
     "EngineOptions",
     "LatentChart",

@@ -13,11 +13,12 @@ from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.machine import available_memory
 from pcfg_artifact.parsing.charts import Chart, SpanChart
+from pcfg_artifact.parsing.constraints import Constraints, all_forbidden, forbidden_cells
 from pcfg_artifact.parsing.engine import each_chart, leaves_of
 from pcfg_artifact.parsing.leaves import Sentence, word_ids
 from pcfg_artifact.parsing.options import DEFAULT, EngineOptions
 from pcfg_artifact.parsing.registry import engine_for
-from pcfg_artifact.parsing.triangle import n_cells
+from pcfg_artifact.parsing.triangle import cell_bounds, n_cells
 from pcfg_artifact.treebank.tree import Tree
 
 Span = tuple[int, int]
@@ -27,12 +28,17 @@ RARE_BELOW = 100  # second attempt at a sentence without probability: words seen
 BLOCK = 256  # sentences parsed before those without probability are tried again
 
 
-def labelled_recall(chart: SpanChart) -> list[Span]:
+def labelled_recall(chart: SpanChart, constraints: Constraints | None = None) -> list[Span]:
     """The 2L-1 spans of the binary tree with the largest sum of s(i, j) = max over A of the marginal.
 
     Ties take the first split, so a sentence without probability becomes right-branching.
+    constraints: those of the chart, so that a span that they forbid does not enter the tree as one that scores 0.
     """
-    return best_binary_tree(chart.span_scores())
+    scores = chart.span_scores()
+    if constraints:
+        starts, ends = (bounds[forbidden_cells(chart.length, constraints)] for bounds in cell_bounds(chart.length))
+        scores[starts, ends] = -np.inf
+    return best_binary_tree(scores)
 
 
 def best_binary_tree(scores: np.ndarray) -> list[Span]:
@@ -58,7 +64,7 @@ def _best_splits(scores: np.ndarray) -> np.ndarray:
     for j in range(1, length + 1):
         best[j - 1, j] = scores[j - 1, j]
         for i in range(j - 2, -1, -1):
-            highest = -np.inf
+            highest, split[i, j] = -np.inf, i + 1
             for k in range(i + 1, j):
                 total = best[i, k] + best[k, j]
                 if total > highest:
@@ -67,20 +73,23 @@ def _best_splits(scores: np.ndarray) -> np.ndarray:
     return split
 
 
-def viterbi(grammar: PCFG, sentence: Sentence, options: EngineOptions = DEFAULT) -> tuple[float, Tree | None]:
+def viterbi(grammar: PCFG, sentence: Sentence, options: EngineOptions = DEFAULT,
+            constraints: Constraints | None = None) -> tuple[float, Tree | None]:
     """Log probability of the most probable tree and that tree, with grammar labels; (-inf, None) if there is none.
 
     The words of the tree are those that the grammar read: rare and unknown ones are signatures.
+    constraints: spans that the tree must have or may not have, as in inside_outside.
     """
-    return next(viterbi_trees(grammar, [sentence], options))
+    return next(viterbi_trees(grammar, [sentence], options, None if constraints is None else [constraints]))
 
 
-def viterbi_trees(grammar: PCFG, sentences: Sequence[Sentence], options: EngineOptions = DEFAULT
-                  ) -> Iterator[tuple[float, Tree | None]]:
+def viterbi_trees(grammar: PCFG, sentences: Sequence[Sentence], options: EngineOptions = DEFAULT,
+                  constraints: Sequence[Constraints] | None = None) -> Iterator[tuple[float, Tree | None]]:
     """The same for every sentence, in order."""
     ids = [word_ids(grammar, sentence) for sentence in sentences]
     _check_memory(max(map(len, ids), default=0), grammar.n_interminals)
-    found = engine_for(grammar, options).best_trees(leaves_of(grammar, ids))
+    forbidden = all_forbidden(grammar, [len(words) for words in ids], constraints)
+    found = engine_for(grammar, options).best_trees(leaves_of(grammar, ids), forbidden)
     for words, (log_prob, nodes) in zip(ids, found, strict=True):
         yield log_prob, _tree_of_nodes(grammar, nodes, words) if len(nodes) else None
 

@@ -9,32 +9,49 @@ import numpy as np
 
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.parsing.charts import Chart
+from pcfg_artifact.parsing.constraints import Constraints, all_forbidden
+from pcfg_artifact.parsing.forbidden import Forbidden
 from pcfg_artifact.parsing.leaves import Sentence, sentence_leaves
 from pcfg_artifact.parsing.options import DEFAULT, EngineOptions, Outside, Precision
 from pcfg_artifact.parsing.registry import engine_for
 
 
 def inside_outside(grammar: PCFG, sentences: Sequence[Sentence], backend: str = "auto", device: str = "cpu",
-                   outside: Outside = "pruned", dtype: Precision = "float64", n_threads: int | None = None
-                   ) -> list[Chart]:
-    """A chart for every sentence (a list of words, or an array of word ids), in order; options as in EngineOptions."""
-    return list(each_chart(grammar, sentences, EngineOptions(backend, device, outside, dtype, n_threads)))
+                   outside: Outside = "pruned", dtype: Precision = "float64", n_threads: int | None = None,
+                   constraints: Sequence[Constraints] | None = None) -> list[Chart]:
+    """A chart for every sentence (a list of words, or an array of word ids), in order; options as in EngineOptions.
+
+    constraints: for each sentence, spans that its tree must have or may not have, {(i, j): True, (k, l, "NP"): False};
+    where no tree keeps them the sentence has probability 0, log_prob = -inf.
+    """
+    options = EngineOptions(backend, device, outside, dtype, n_threads)
+    return list(each_chart(grammar, sentences, options, constraints))
 
 
-def each_chart(grammar: PCFG, sentences: Sequence[Sentence], options: EngineOptions = DEFAULT) -> Iterator[Chart]:
+def each_chart(grammar: PCFG, sentences: Sequence[Sentence], options: EngineOptions = DEFAULT,
+               constraints: Sequence[Constraints] | None = None) -> Iterator[Chart]:
     """The charts of inside_outside one by one, in memory that does not grow with the number of sentences."""
-    return leaf_charts(grammar, leaves_of(grammar, sentences), options)
+    forbidden = all_forbidden(grammar, [len(sentence) for sentence in sentences], constraints)
+    return leaf_charts(grammar, leaves_of(grammar, sentences), options, forbidden)
 
 
-def leaf_charts(grammar: PCFG, leaves: Sequence[np.ndarray], options: EngineOptions = DEFAULT) -> Iterator[Chart]:
-    """The same for sentences given by their leaves, (L, P) each: any weights, so masks and noise are leaves too."""
-    return engine_for(grammar, options).charts(leaves)
+def leaf_charts(grammar: PCFG, leaves: Sequence[np.ndarray], options: EngineOptions = DEFAULT,
+                forbidden: Sequence[Forbidden] = ()) -> Iterator[Chart]:
+    """The same for sentences given by their leaves, (L, P) each: any weights, so masks and noise are leaves too.
+
+    forbidden: entries that no tree of each sentence has (constraints.py makes them), or none at all.
+    """
+    return engine_for(grammar, options).charts(leaves, forbidden)
 
 
-def log_probabilities(grammar: PCFG, sentences: Sequence[Sentence], options: EngineOptions = DEFAULT
-                      ) -> Iterator[float]:
-    """Log probability of every sentence, in their order: the inside pass alone."""
-    return engine_for(grammar, options).log_probs(leaves_of(grammar, sentences))
+def log_probabilities(grammar: PCFG, sentences: Sequence[Sentence], options: EngineOptions = DEFAULT,
+                      constraints: Sequence[Constraints] | None = None) -> Iterator[float]:
+    """Log probability of every sentence, in their order: the inside pass alone.
+
+    With constraints, the probability of the sentence together with a tree that keeps them.
+    """
+    forbidden = all_forbidden(grammar, [len(sentence) for sentence in sentences], constraints)
+    return engine_for(grammar, options).log_probs(leaves_of(grammar, sentences), forbidden)
 
 
 class LazyLeaves(Sequence[np.ndarray]):

@@ -15,6 +15,7 @@ import numpy as np
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.parsing.charts import Chart
+from pcfg_artifact.parsing.constraints import Constraints, forbidden_entries
 from pcfg_artifact.parsing.engine import LazyLeaves, each_chart, leaf_charts
 from pcfg_artifact.parsing.leaves import Sentence, emissions, sentence_leaves, word_ids
 from pcfg_artifact.parsing.masks import Masking, hide, selected_channel, visible_channel
@@ -26,17 +27,18 @@ MASK_NAME = "named masks"  # of the random stream
 
 
 def masked_word_distribution(grammar: PCFG, sentence: Sentence, masked: Sequence[int],
-                             options: EngineOptions = DEFAULT) -> np.ndarray:
+                             options: EngineOptions = DEFAULT, constraints: Constraints | None = None) -> np.ndarray:
     """(len(masked), n_words) probability of every word at each masked position, given the words that are not masked.
 
     masked: 0-based positions; the words there are ignored.  An impossible context gives rows of zeros.
+    constraints: spans that the tree must have or may not have, as in inside_outside.
     """
     masked = list(masked)
     for position in masked:
         if not 0 <= position < len(sentence):
             raise UsageError(f"masked position {position} is outside the sentence; expected 0 to {len(sentence) - 1}")
     leaves = sentence_leaves(grammar, sentence, masked)
-    chart = next(leaf_charts(grammar, [leaves], options))
+    chart = next(leaf_charts(grammar, [leaves], options, [forbidden_entries(grammar, len(leaves), constraints or {})]))
     return word_distributions(grammar, chart)[masked]
 
 

@@ -13,15 +13,17 @@ def log_of(probability: np.ndarray) -> np.ndarray:
         return np.log(probability)
 
 
-def inside(grammar: PCFG, leaves: np.ndarray) -> np.ndarray:
+def inside(grammar: PCFG, leaves: np.ndarray, is_forbidden: np.ndarray | None = None) -> np.ndarray:
     """log alpha(A, i, j) of shape (L+1, L+1, N): pre-terminals at width 1, in-terminals above, -inf elsewhere.
 
-    leaves: (L, P) weight with which each pre-terminal yields each word.
+    leaves: (L, P) weight with which each pre-terminal yields each word.  is_forbidden (L+1, L+1, N): in no tree.
     """
     length = len(leaves)
     log_inside = np.full((length + 1, length + 1, grammar.n_nonterminals), -np.inf)
     for i in range(length):
         log_inside[i, i + 1, grammar.n_interminals:] = log_of(leaves[i])
+    if is_forbidden is not None:
+        log_inside[is_forbidden] = -np.inf
     if not len(grammar.binary):
         return log_inside
     parent, left, right = grammar.binary.T
@@ -33,11 +35,16 @@ def inside(grammar: PCFG, leaves: np.ndarray) -> np.ndarray:
             # alpha(A,i,j) = sum over k, B, C of P(A -> B C) alpha(B,i,k) alpha(C,k,j),  i < k < j
             terms_KR = log_inside[i, i + 1:j][:, left] + log_inside[i + 1:j, j][:, right] + log_prob
             log_inside[i, j, heads] = np.logaddexp.reduceat(np.logaddexp.reduce(terms_KR, axis=0), first)
+            if is_forbidden is not None:
+                log_inside[i, j, is_forbidden[i, j]] = -np.inf
     return log_inside
 
 
-def outside(grammar: PCFG, log_inside: np.ndarray) -> np.ndarray:
-    """log beta(A, i, j) of shape (L+1, L+1, N), typed like the inside chart; beta(A, 0, L) = root(A)."""
+def outside(grammar: PCFG, log_inside: np.ndarray, is_forbidden: np.ndarray | None = None) -> np.ndarray:
+    """log beta(A, i, j) of shape (L+1, L+1, N), typed like the inside chart; beta(A, 0, L) = root(A).
+
+    A forbidden entry has no outside either: what is below it would take it from there.
+    """
     length = len(log_inside) - 1
     n_interminals = grammar.n_interminals
     log_outside = np.full_like(log_inside, -np.inf)
@@ -50,6 +57,8 @@ def outside(grammar: PCFG, log_inside: np.ndarray) -> np.ndarray:
     for width in range(length, 1, -1):
         for i in range(length - width + 1):
             j = i + width
+            if is_forbidden is not None:
+                log_outside[i, j, is_forbidden[i, j]] = -np.inf
             for k in range(i + 1, j):
                 # beta(B,i,k) += P(A -> B C) beta(A,i,j) alpha(C,k,j), and the same for C with alpha(B,i,k)
                 from_parent_R = log_prob + log_outside[i, j, parent]
@@ -59,6 +68,8 @@ def outside(grammar: PCFG, log_inside: np.ndarray) -> np.ndarray:
                 is_typed = (right >= n_interminals) == (j - k == 1)
                 np.logaddexp.at(log_outside[k, j], right[is_typed],
                                 (from_parent_R + log_inside[i, k, left])[is_typed])
+    if is_forbidden is not None:
+        log_outside[is_forbidden] = -np.inf
     return log_outside
 
 
@@ -68,18 +79,23 @@ def log_probability(grammar: PCFG, log_inside: np.ndarray) -> float:
     return float(np.logaddexp.reduce(log_of(grammar.root) + log_inside[0, length])) if length else -np.inf
 
 
-def best_tree(grammar: PCFG, leaves: np.ndarray) -> tuple[float, list[tuple[int, int, int]]] | None:
+def best_tree(grammar: PCFG, leaves: np.ndarray, is_forbidden: np.ndarray | None = None
+              ) -> tuple[float, list[tuple[int, int, int]]] | None:
     """Log probability and nodes (symbol, i, j), parents first, of the most probable tree; None if there is none."""
     length = len(leaves)
     best: dict[tuple[int, int, int], tuple[float, list[tuple[int, int, int]]]] = {}  # node -> log weight, children
     for i in range(length):
         for p in np.flatnonzero(leaves[i]):
+            if is_forbidden is not None and is_forbidden[i, i + 1, p + grammar.n_interminals]:
+                continue
             best[int(p) + grammar.n_interminals, i, i + 1] = float(np.log(leaves[i, p])), []
     rules = [(int(a), int(b), int(c), float(np.log(prob)))
              for (a, b, c), prob in zip(grammar.binary, grammar.binary_prob, strict=True) if prob > 0]
     for width in range(2, length + 1):
         for i in range(length - width + 1):
             for a, b, c, log_prob in rules:
+                if is_forbidden is not None and is_forbidden[i, i + width, a]:
+                    continue
                 for k in range(i + 1, i + width):
                     left, right = (b, i, k), (c, k, i + width)
                     if left in best and right in best:

@@ -21,13 +21,16 @@ from pcfg_artifact.parsing import logspace
 from pcfg_artifact.parsing.charts import Chart
 from pcfg_artifact.parsing.compiled import LeafRules, compiled
 from pcfg_artifact.parsing.cpu import CpuEngine
+from pcfg_artifact.parsing.forbidden import Forbidden, each_forbidden
 from pcfg_artifact.parsing.options import DEFAULT, EngineOptions
 from pcfg_artifact.parsing.reference import log_of
 from pcfg_artifact.parsing.registry import BestTree
+from pcfg_artifact.parsing.torch_constraints import Constrained, Masks
 from pcfg_artifact.parsing.torch_viterbi import best_subtrees
 from pcfg_artifact.parsing.triangle import cell_bounds, n_cells
 
 Result = TypeVar("Result")
+Work = Callable[[list[Constrained]], list[Result]]
 
 MEMORY_BUDGET = 256 << 20  # bytes of one batch on a CPU; a GPU gives half of what it has free
 WINDOW = 512  # sentences within which batches are sorted by length
@@ -85,35 +88,36 @@ class TorchEngine:
 
     # ---- batches ---------------------------------------------------------------------------------------------------
 
-    def charts(self, leaves: Sequence[np.ndarray]) -> Iterator[Chart]:
-        return self._each(self._batch_charts, leaves)
+    def charts(self, leaves: Sequence[np.ndarray], forbidden: Sequence[Forbidden] = ()) -> Iterator[Chart]:
+        return self._each(self._batch_charts, leaves, forbidden)
 
-    def log_probs(self, leaves: Sequence[np.ndarray]) -> Iterator[float]:
-        return self._each(self._batch_log_probs, leaves)
+    def log_probs(self, leaves: Sequence[np.ndarray], forbidden: Sequence[Forbidden] = ()) -> Iterator[float]:
+        return self._each(self._batch_log_probs, leaves, forbidden)
 
-    def best_trees(self, leaves: Sequence[np.ndarray]) -> Iterator[BestTree]:
-        return self._each(self._batch_best_trees, leaves)
+    def best_trees(self, leaves: Sequence[np.ndarray], forbidden: Sequence[Forbidden] = ()) -> Iterator[BestTree]:
+        return self._each(self._batch_best_trees, leaves, forbidden)
 
-    def _each(self, work: Callable[[list[np.ndarray]], list[Result]], leaves: Sequence[np.ndarray]
+    def _each(self, work: Work[Result], leaves: Sequence[np.ndarray], forbidden: Sequence[Forbidden]
               ) -> Iterator[Result]:
         """A result for each sentence, in order; sentences of like length share a batch, none is dropped."""
+        all_forbidden = each_forbidden(forbidden, len(leaves))
         for begin in range(0, len(leaves), WINDOW):
-            window = [leaves[s] for s in range(begin, min(begin + WINDOW, len(leaves)))]
+            window = [Constrained(leaves[s], all_forbidden[s]) for s in range(begin, min(begin + WINDOW, len(leaves)))]
             done: dict[int, Result] = {}
-            for batch in self._batches([len(rows) for rows in window]):
+            for batch in self._batches([len(rows) for rows, _ in window]):
                 done.update(zip(batch, self._done(work, [window[s] for s in batch]), strict=True))
             yield from (done[s] for s in range(len(window)))
 
-    def _done(self, work: Callable[[list[np.ndarray]], list[Result]], leaves: list[np.ndarray]) -> list[Result]:
-        """work(leaves), in halves where the device has no memory for all of it at once."""
+    def _done(self, work: Work[Result], batch: list[Constrained]) -> list[Result]:
+        """work(batch), in halves where the device has no memory for all of it at once."""
         try:
-            return work(leaves)
+            return work(batch)
         except torch.OutOfMemoryError as error:
-            if len(leaves) == 1:
-                raise StageError(f"a sentence of {len(leaves[0])} words needs more memory than {self.device} has "
+            if len(batch) == 1:
+                raise StageError(f"a sentence of {len(batch[0].leaves)} words needs more memory than {self.device} has "
                                  f"({error}); lower the longest length, or use the engine `cpu`") from error
-        half = len(leaves) // 2
-        return self._done(work, leaves[:half]) + self._done(work, leaves[half:])
+        half = len(batch) // 2
+        return self._done(work, batch[:half]) + self._done(work, batch[half:])
 
     def _batches(self, lengths: list[int]) -> Iterator[list[int]]:
         """Indices of sentences by length, as many at a time as the memory budget holds."""
@@ -134,43 +138,47 @@ class TorchEngine:
         rows = 4 * len(self.grammar.inner.left) + 4 * self.grammar.n_interminals
         return n_cells(length) * rows * self.dtype.itemsize
 
-    def _batch_charts(self, leaves: list[np.ndarray]) -> list[Chart]:
-        if max(map(len, leaves)) < 1:
-            return [self.fallback.chart(rows) for rows in leaves]
-        run, log_peaks = self._run(leaves)
+    def _batch_charts(self, batch: list[Constrained]) -> list[Chart]:
+        if max(len(rows) for rows, _ in batch) < 1:
+            return [self.fallback.chart(*one) for one in batch]
+        run, log_peaks = self._run(batch)
         with torch.no_grad():
             run.inside()
             run.outside()
-        return [chart if (chart := run.chart(n, log_peaks[n])) is not None else self.fallback.chart(leaves[n])
-                for n in range(len(leaves))]
+        return [chart if (chart := run.chart(n, log_peaks[n])) is not None else self.fallback.chart(*batch[n])
+                for n in range(len(batch))]
 
-    def _batch_log_probs(self, leaves: list[np.ndarray]) -> list[float]:
-        if max(map(len, leaves)) < 1:
-            return [-np.inf] * len(leaves)
-        run, log_peaks = self._run(leaves)
+    def _batch_log_probs(self, batch: list[Constrained]) -> list[float]:
+        if max(len(rows) for rows, _ in batch) < 1:
+            return [-np.inf] * len(batch)
+        run, log_peaks = self._run(batch)
         with torch.no_grad():
             run.inside()
-        return [found if (found := run.log_prob(n, log_peaks[n])) is not None else self.fallback.log_prob(leaves[n])
-                for n in range(len(leaves))]
+        return [found if (found := run.log_prob(n, log_peaks[n])) is not None else self.fallback.log_prob(*batch[n])
+                for n in range(len(batch))]
 
-    def _batch_best_trees(self, leaves: list[np.ndarray]) -> list[BestTree]:
-        if max(map(len, leaves)) < 1:
-            return [BestTree.none()] * len(leaves)
-        log_leaves = [log_of(rows) for rows in leaves]
+    def _batch_best_trees(self, batch: list[Constrained]) -> list[BestTree]:
+        if max(len(rows) for rows, _ in batch) < 1:
+            return [BestTree.none()] * len(batch)
+        log_leaves = [log_of(one.forbidden.allowed_leaves(one.leaves, self.grammar.n_interminals)) for one in batch]
         with torch.no_grad():
-            best = best_subtrees(self.grammar, self._padded(log_leaves, -np.inf))
+            best = best_subtrees(self.grammar, self._padded(log_leaves, -np.inf), self._masks(batch))
         trees = []
         for n, rows in enumerate(log_leaves):
             cells = cells_of_widths(best, len(rows), self.grammar.n_interminals, n, -np.inf)
             trees.append(logspace.best_tree(self.grammar, rows, cells) if len(rows) else BestTree.none())
         return trees
 
-    def _run(self, leaves: list[np.ndarray]) -> tuple[BatchPass, list[np.ndarray]]:
+    def _masks(self, batch: list[Constrained]) -> Masks:
+        return Masks(batch, self.grammar, self.device)
+
+    def _run(self, batch: list[Constrained]) -> tuple[BatchPass, list[np.ndarray]]:
         """A batch with the leaves of every word divided by their largest, and the logs of what was divided by."""
+        leaves = [one.forbidden.allowed_leaves(one.leaves, self.grammar.n_interminals) for one in batch]
         peaks = [np.where((peak := rows.max(axis=1, initial=0.0)) > 0, peak, 1.0) for rows in leaves]
         scaled = [rows / peak[:, None] for rows, peak in zip(leaves, peaks, strict=True)]
         lengths = [len(rows) for rows in leaves]
-        return BatchPass(self, self._padded(scaled, 0.0), lengths), [np.log(peak) for peak in peaks]
+        return BatchPass(self, self._padded(scaled, 0.0), lengths, self._masks(batch)), [np.log(peak) for peak in peaks]
 
     def _padded(self, leaves: list[np.ndarray], padding: float) -> torch.Tensor:
         """(P, longest, N)"""
@@ -234,8 +242,8 @@ def apply(matrix: torch.Tensor, x_QSN: torch.Tensor) -> torch.Tensor:
 class BatchPass:
     """Inside and outside of one padded batch.  alpha[w], beta[w]: (I, S, N); leaves: (P, longest, N)."""
 
-    def __init__(self, engine: TorchEngine, leaves: torch.Tensor, lengths: list[int]) -> None:
-        self.engine, self.leaves, self.lengths = engine, leaves, lengths
+    def __init__(self, engine: TorchEngine, leaves: torch.Tensor, lengths: list[int], masks: Masks) -> None:
+        self.engine, self.leaves, self.lengths, self.masks = engine, leaves, lengths, masks
         self.longest, self.n_sentences = leaves.shape[1], leaves.shape[2]
         self.alpha: dict[int, torch.Tensor] = {}
         self.left: dict[int, torch.Tensor] = {}  # alpha by pair, of the left child and of the right child
@@ -263,6 +271,7 @@ class BatchPass:
                 for k in range(2, width - 1):
                     pairs_QSN.addcmul_(self.left[k][:, :n_starts], self.right[width - k][:, k:k + n_starts])
                 total += apply(engine.inner_rules[0], pairs_QSN)
+            self.masks.fill(total, width, 0.0)
             self.alpha[width] = total
             self.left[width], self.right[width] = total[engine.inner_left], total[engine.inner_right]
             if width % RESCALE_EVERY == 0:
@@ -300,6 +309,7 @@ class BatchPass:
             n_starts = longest - width + 1
             beta = self.beta[width]
             beta += apply(engine.to_left, to_left.pop(width)) + apply(engine.to_right, to_right.pop(width))
+            self.masks.fill(beta, width, 0.0)
             if width == 2:
                 pairs = engine.two_leaves
                 given = apply(pairs.rules[1], beta)
@@ -320,6 +330,7 @@ class BatchPass:
                     to_right[width - k][:, k:k + n_starts].addcmul_(given, self.left[k][:, :n_starts])
         for edges, (_, collected) in word_edges.items():
             self.leaf_beta += apply(edges.to_leaf, collected)
+        self.masks.fill(self.leaf_beta, 1, 0.0)
 
     # ---- compact charts --------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from pcfg_artifact.parsing.compiled import CompiledGrammar, LeafRules
+from pcfg_artifact.parsing.torch_constraints import Masks
 
 
 class RuleTensors:
@@ -33,8 +34,8 @@ class RuleTensors:
             total.scatter_reduce_(0, self.parent[:, None, None].expand_as(value), value, "amax")
 
 
-def best_subtrees(grammar: CompiledGrammar, leaves: torch.Tensor) -> dict[int, torch.Tensor]:
-    """Width -> (I, S, N) from log leaves (P, longest, N)."""
+def best_subtrees(grammar: CompiledGrammar, leaves: torch.Tensor, masks: Masks) -> dict[int, torch.Tensor]:
+    """Width -> (I, S, N) from log leaves (P, longest, N), in which forbidden ones are -inf."""
     longest, n_sentences = leaves.shape[1:]
     inner = grammar.inner
     pair_of_rule = np.repeat(np.arange(len(inner.left)), np.diff(inner.first))
@@ -59,5 +60,6 @@ def best_subtrees(grammar: CompiledGrammar, leaves: torch.Tensor) -> dict[int, t
                 children = best[k][left_child, :n_starts] + best[width - k][right_child, k:k + n_starts]
                 torch.maximum(product, children, out=product)
             pairs.best(product, torch.zeros_like(product), total)
+        masks.fill(total, width, -np.inf)
         best[width] = total
     return best

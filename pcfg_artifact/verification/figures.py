@@ -23,6 +23,7 @@ from pcfg_artifact.cells import (
     natural,
 )
 from pcfg_artifact.verification.drawing import MARKERS, SERIES, Drawing, colour, finish, new_figure, styled
+from pcfg_artifact.verification.intervention_figures import dynamics, interventions
 from pcfg_artifact.verification.measured import Tables, Value
 
 DRAWN_SETTINGS = (SAMPLED, TREEBANK, OUT_OF_DISTRIBUTION)  # in the paper's order
@@ -254,4 +255,5 @@ def f1_by_width(tables: Tables, roles: Roles) -> Drawing | None:
 
 
 FIGURES: tuple[Callable[[Tables, Roles], Drawing | None], ...] = (
-    frequency, loss_curves, optimum_gap, f1_by_layer, probe_comparison, marginals, attention, f1_by_width)
+    frequency, loss_curves, optimum_gap, f1_by_layer, probe_comparison, marginals, attention, f1_by_width,
+    interventions, dynamics)

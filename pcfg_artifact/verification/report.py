@@ -22,7 +22,8 @@ MAXIMUM_DEVIATIONS = 100
 ORDER = (*FAILING, Verdict.MATCH, Verdict.VARIES, Verdict.AS_RECORDED, Verdict.NOT_JUDGED, Verdict.NOT_APPLICABLE)
 # Tables that the page draws instead of printing -> the figure that shows them.
 DRAWN = {"figure_frequency": "frequency", "figure_layers": "f1_by_layer", "figure_marginals": "marginals",
-         "figure_attention": "attention", "loss_curve": "loss_curves", "figure_incremental": "known_while_reading"}
+         "figure_attention": "attention", "loss_curve": "loss_curves", "figure_incremental": "known_while_reading",
+         "figure_interventions": "interventions", "figure_dynamics": "dynamics"}
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from pcfg_artifact.workers.trainer import FINISHED, STEP, hashes
 # Settings that leave a trained model what it is: how it is judged, and how its work is shared out.
 NOT_OF_A_MODEL = ("models", "causal_models", "n_exact", "exact_max_length", "batch_tokens", "processes", "save_every")
 
-FOLDERS = ("models", "untrained", "scratch")  # of the stage, with a folder for each model
+FOLDERS = ("models", "untrained", "kept", "scratch")  # of the stage, with a folder for each model
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
@@ -47,6 +47,7 @@ class TrainingJob:
     validation: Path
     final: Path  # the model's folder, which appears as a whole
     untrained: Path  # the same model before its first step, likewise: probes compare the two
+    kept: Path  # the same model on the way, a folder for each step that is kept
 
     def write(self, path: Path) -> None:
         storage.write_json(path, TypeAdapter(TrainingJob).dump_python(self, mode="json"))
@@ -72,7 +73,8 @@ def write_jobs(cfg: PretrainConfig, words: tuple[str, ...], shards: Mapping[str,
     for name in cfg.all_models:
         TrainingJob(name, made_from[name], cfg, words, machine.device, shards["pretraining"].resolve(),
                     shards["validation"].resolve(), out.path(f"models/{name}").resolve(),
-                    out.path(f"untrained/{name}").resolve()).write(out.path(f"scratch/{name}/job.json"))
+                    out.path(f"untrained/{name}").resolve(), out.path(f"kept/{name}").resolve(),
+                    ).write(out.path(f"scratch/{name}/job.json"))
 
 
 def _remove_other_models(made_from: Mapping[str, str], out: StageDir) -> None:
@@ -93,8 +95,9 @@ def read_finished(cfg: PretrainConfig, out: StageDir, name: str) -> dict[str, An
         result = storage.read_sealed_json(folder / FINISHED)
         if len(result["losses"]) != cfg.steps:
             raise CorruptArtifact(f"{folder / FINISHED} has {len(result['losses'])} losses, expected {cfg.steps}")
-        for place, expected in ((folder, result["sha256"]), (out.path(f"untrained/{name}"),
-                                                             result["untrained_sha256"])):
+        kept = {out.path(f"kept/{name}/{step}"): files for step, files in result["kept_sha256"].items()}
+        for place, expected in {folder: result["sha256"], out.path(f"untrained/{name}"): result["untrained_sha256"],
+                                **kept}.items():
             found = hashes(place) if place.is_dir() else {}
             wrong = sorted(file for file in expected.keys() | found.keys() if expected.get(file) != found.get(file))
             if wrong:

@@ -15,6 +15,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -103,7 +104,9 @@ def run_job(path: Path, in_group: bool = False) -> None:
                          f"again") from error
     if place.rank == 0:
         storage.write_json(path.parent / FACTS, facts)
-        publish(network, job, path.parent, job.final, result)
+        publish(network, job, path.parent, job.final, {**result, "kept_sha256": {
+            kept.name: hashes(kept) for kept in map(partial(checkpoints.path_of, job.kept),
+                                                    checkpoints.steps(job.kept))}})
         checkpoints.remove_all(path.parent)
     leave_group(place)
 
@@ -182,7 +185,9 @@ def train_model(job: TrainingJob, folder: Path, place: Place, first_step: int | 
     reached = training.train(
         network, corpus, recipe, seed=cfg.seed, loss_of=objective.loss, place=place, start=start, report=report,
         save=lambda state: checkpoints.write(folder, state), save_every=cfg.save_every,
-        validate=lambda _: loss_on(held_out, cfg.n_curve), validate_every=cfg.validate_every)
+        validate=lambda _: loss_on(held_out, cfg.n_curve), validate_every=cfg.validate_every,
+        keep=lambda step: publish(network, job, folder, checkpoints.path_of(job.kept, step)),
+        keep_at=training.kept_steps(cfg.steps, cfg.n_kept))
     seconds = time.monotonic() - began
     result = {"model": job.model, "losses": reached.losses, "validation": reached.validation,
               "training_loss": loss_on(corpus, held_out.n_rows), "validation_loss": loss_on(held_out, None),

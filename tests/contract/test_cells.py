@@ -52,9 +52,9 @@ def test_no_cell_is_named_outside_of_cells():
                 assert not [part for part in names if isinstance(part, refused)], f"{path}, line {node.lineno}"
 
 
-def test_the_2_layer_probe_concerns_probe_and_control_alone():
+def test_the_2_layer_probe_concerns_the_probing_stages_alone():
     concerned = {stage.name for stage in pipeline.STAGES if "probing/two_layer_probe.py" in stage_code(stage.name)}
-    assert concerned == {"probe", "control"}
+    assert concerned == {"probe", "control", "intervene", "dynamics"}
 
 
 def test_indexed_names_are_read_back_and_others_are_not():

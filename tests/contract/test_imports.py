@@ -22,6 +22,7 @@ LEVELS = [
     {"records"},
     {"corpora", "example_sentence"},
     {"inputs"},
+    {"interventions"},
     {"verification", "probing", "mlm", "constructions"},
     {"approximation"},
     {"parsing"},
@@ -36,7 +37,8 @@ LEVELS = [
     {"cgroups"},
 ]
 LEVEL = {name: depth for depth, names in enumerate(LEVELS) for name in names}
-LIBRARIES = {"verification", "probing", "mlm", "constructions", "approximation", "parsing", "grammar", "treebank"}
+LIBRARIES = {"interventions", "verification", "probing", "mlm", "constructions", "approximation", "parsing", "grammar",
+             "treebank"}
 MODULES = sorted(path for path in ROOT.rglob("*.py") if path.name != "__init__.py" or path.parent != ROOT)
 
 

@@ -1,0 +1,1 @@
+"""Interventions: whether a model uses what probes read from it, measured against exact counterfactuals."""

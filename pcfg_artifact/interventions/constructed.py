@@ -1,0 +1,74 @@
+"""The positive control: a transformer whose chart coordinates are known (Theorem 3.2), in which they are cleared.
+
+Setting the coordinates of forbidden spans to 0 as soon as a layer has written them, inside ones in the first pass and
+outside ones in the second, must give the constrained charts: here an intervention has the exact answer by construction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from pcfg_artifact.constructions.agreement import entry_errors, linear
+from pcfg_artifact.constructions.transformer import ConstructedTransformer
+from pcfg_artifact.interventions.counterfactuals import Question, log_ratio, masked_leaves
+from pcfg_artifact.interventions.effects import Observations
+from pcfg_artifact.mlm.optimum import MaskedSentence
+from pcfg_artifact.parsing import EngineOptions, leaf_charts
+from pcfg_artifact.parsing.constraints import Constraints, forbidden_cells, forbidden_entries
+from pcfg_artifact.parsing.triangle import cell_bounds
+
+
+def cleared_embeddings(model: ConstructedTransformer, leaves: np.ndarray, constraints: Constraints) -> torch.Tensor:
+    """(tokens, d) last embeddings of a sentence given by its leaves (L, P), when the coordinates of every span that the
+    constraints (without labels) forbid are cleared in both passes."""
+    length = len(leaves)
+    is_forbidden = forbidden_cells(length, constraints)
+    spans = [(int(i), int(j)) for i, j in zip(*(bounds[is_forbidden] for bounds in cell_bounds(length)), strict=True)]
+    embeddings = next(model.steps_from_leaves([torch.from_numpy(leaves)]))
+    has_outside = False  # until the root is written, the outside blocks hold positions
+    _clear(model, embeddings[0], spans, has_outside)
+    for layer, weights in zip(model.layers, model.plan.layers, strict=True):
+        embeddings = layer(embeddings)
+        has_outside |= weights.computes[0] in ("root", "outside")
+        _clear(model, embeddings[0], spans, has_outside)
+    return embeddings[0]
+
+
+def _clear(model: ConstructedTransformer, embeddings: torch.Tensor, spans: Sequence[tuple[int, int]],
+           has_outside: bool) -> None:
+    plan = model.plan
+    for readout in (plan.inside, plan.outside) if has_outside else (plan.inside,):
+        for i, j in spans:
+            embeddings[readout.row(i, j), plan.space[readout.blocks[j - i - 1]]] = 0.0
+
+
+def constructed_change(model: ConstructedTransformer, sentence: MaskedSentence, span: tuple[int, int]
+                       ) -> tuple[np.ndarray, float]:
+    """(masked, n_words) change of log probabilities between clearing for the span and clearing it, and the largest
+    relative error of the two pairs of charts against constrained Inside-Outside."""
+    grammar, leaves = model.grammar, masked_leaves(model.grammar, sentence)
+    distributions, worst = [], 0.0
+    for is_required in (True, False):
+        constraints: Constraints = {span: is_required}
+        embeddings = cleared_embeddings(model, leaves, constraints)
+        chart = next(leaf_charts(grammar, [leaves], EngineOptions(outside="full"),
+                                 [forbidden_entries(grammar, len(leaves), constraints)]))
+        errors = map(entry_errors, model.read_charts(embeddings), linear(chart))
+        worst = max(worst, *(float(error.max()) for error in errors))
+        distributions.append(model.word_distributions(embeddings)[sentence.positions])
+    return log_ratio(*distributions), worst
+
+
+def observe_constructed(model: ConstructedTransformer, sentences: Sequence[MaskedSentence],
+                        asked: Sequence[Question]) -> tuple[Observations, float]:
+    """The measurement that trained models get, with coordinates in place of a probe; and the largest chart error."""
+    found, worst = Observations(), 0.0
+    for question in asked:
+        sentence = sentences[question.sentence]
+        change, error = constructed_change(model, sentence, question.span)
+        worst = max(worst, error)
+        found.add(question.sentence, question.span, sentence.positions, question.weights, question.change, change)
+    return found, worst

@@ -1,0 +1,89 @@
+"""Exact counterfactuals: how the masked words of a sentence would change if a span were, or were not, a constituent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pcfg_artifact.grammar import PCFG
+from pcfg_artifact.mlm.optimum import MaskedSentence
+from pcfg_artifact.parsing import Chart, EngineOptions, leaf_charts, sentence_leaves, word_distributions
+from pcfg_artifact.parsing.constraints import forbidden_entries
+from pcfg_artifact.parsing.options import DEFAULT
+from pcfg_artifact.seeding import stream
+
+Span = tuple[int, int]
+
+MARGIN = 0.05  # a span is in question if its probability is at least this far from 0 and from 1
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """A span of a masked sentence that may or may not be a constituent, and what that means for the masked words.
+
+    weights (masked, n_words): probability of every word given the context.
+    change (masked, n_words): log P(w | context, span in the tree) - log P(w | context, span not in it), NaN where one
+    of the two probabilities is 0.
+    """
+
+    sentence: int  # index into the sentences that were asked about
+    span: Span
+    marginal: float  # probability that the span is in the tree, given the masked sentence
+    weights: np.ndarray
+    change: np.ndarray
+
+    @property
+    def width(self) -> int:
+        return self.span[1] - self.span[0]
+
+
+def constituent_probabilities(chart: Chart) -> np.ndarray:
+    """(L+1, L+1): probability that (i, j) is a span of the tree, whatever its label."""
+    square = np.zeros((chart.length + 1, chart.length + 1))
+    np.add.at(square, chart.entry_bounds, chart.entry_marginals)
+    return square
+
+
+def masked_charts(grammar: PCFG, sentences: Sequence[MaskedSentence], options: EngineOptions = DEFAULT
+                  ) -> Iterator[Chart]:
+    """Inside-Outside of sentences of which the masked words are not seen."""
+    return leaf_charts(grammar, [masked_leaves(grammar, sentence) for sentence in sentences], options)
+
+
+def masked_leaves(grammar: PCFG, sentence: MaskedSentence) -> np.ndarray:
+    return sentence_leaves(grammar, sentence.words, sentence.positions)
+
+
+def spans_in_question(marginals: Sequence[np.ndarray], width: int, limit: int, seed: int) -> list[tuple[int, Span]]:
+    """(sentence, span) of at most `limit` uncertain spans of a width, drawn from all of them."""
+    found = [(s, (int(i), int(i) + width)) for s, square in enumerate(marginals)
+             for i in np.flatnonzero(np.abs(np.diagonal(square, width) - 0.5) <= 0.5 - MARGIN)]
+    chosen = stream(seed, "spans in question", width).permutation(len(found))[:limit]
+    return [found[k] for k in sorted(chosen)]
+
+
+def questions(grammar: PCFG, sentences: Sequence[MaskedSentence], spans: Sequence[tuple[int, Span]],
+              options: EngineOptions = DEFAULT) -> list[Question]:
+    """The exact answer for every (sentence, span), from two constrained charts each and one that is not."""
+    leaves, forbidden = [], []
+    for s, span in spans:
+        for constraints in ({}, {span: True}, {span: False}):
+            leaves.append(masked_leaves(grammar, sentences[s]))
+            forbidden.append(forbidden_entries(grammar, len(leaves[-1]), constraints))
+    charts = leaf_charts(grammar, leaves, options, forbidden)
+    return [_question(grammar, sentences[s], s, span, [next(charts) for _ in range(3)]) for s, span in spans]
+
+
+def _question(grammar: PCFG, sentence: MaskedSentence, s: int, span: Span, charts: list[Chart]) -> Question:
+    plain, required, without = (word_distributions(grammar, chart)[sentence.positions] for chart in charts)
+    marginal = float(np.exp(charts[1].log_prob - charts[0].log_prob))
+    return Question(s, span, marginal, plain, log_ratio(required, without))
+
+
+def log_ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
+    """log(numerator / denominator), NaN where one of them is 0."""
+    is_known = (numerator > 0) & (denominator > 0)
+    ratio = np.divide(numerator, denominator, out=np.ones_like(numerator), where=is_known)
+    return np.where(is_known, np.log(ratio), np.nan)

@@ -1,0 +1,110 @@
+"""What is reported of an intervention: the change of the model beside the exact change, with errors over sentences.
+
+x is the exact change of a masked word's log probability, y the model's; every word counts with its probability given
+the context, so that every masked word counts once.  Sums over words are kept for each masked word, and all statistics
+are functions of their sums; standard errors leave out one sentence at a time (jackknife).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+SMALLEST_CHANGE = 1e-3  # nats: an exact change below it has no sign worth comparing
+
+
+class Estimate(NamedTuple):
+    """A statistic, its standard error over sentences, and the number of sentences."""
+
+    value: float
+    error: float
+    n: int
+
+
+def moments(weights: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """(8,) sums over words: w, wx, wy, wxx, wyy, wxy, and of those whose x has a sign: w, and w where y agrees."""
+    is_known = ~np.isnan(x)
+    w, x, y = weights[is_known], x[is_known], y[is_known]
+    has_sign = np.abs(x) >= SMALLEST_CHANGE
+    agrees = np.where(y == 0, 0.5, np.sign(x) == np.sign(y))  # no change at all agrees by halves
+    return np.array([w.sum(), w @ x, w @ y, w @ (x * x), w @ (y * y), w @ (x * y),
+                     w @ has_sign, w @ (has_sign * agrees)])
+
+
+def slope(m: np.ndarray) -> np.ndarray:
+    """Of y = slope x, through the origin: 1 where the model does all that exact inference says, 0 where nothing."""
+    return _ratio(m[..., 5], m[..., 3])
+
+
+def correlation(m: np.ndarray) -> np.ndarray:
+    w = np.maximum(m[..., 0], 1e-300)
+    covariance = m[..., 5] - m[..., 1] * m[..., 2] / w
+    spread = (m[..., 3] - m[..., 1] ** 2 / w) * (m[..., 4] - m[..., 2] ** 2 / w)
+    return _ratio(covariance, np.sqrt(np.maximum(spread, 0.0)))
+
+
+def agreeing_signs(m: np.ndarray) -> np.ndarray:
+    return _ratio(m[..., 7], m[..., 6])
+
+
+STATISTICS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
+    "slope": slope, "correlation": correlation, "agreeing signs": agreeing_signs}
+
+
+def _ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
+    """NaN for 0 / 0."""
+    return np.divide(numerator, denominator, out=np.full(np.shape(numerator), np.nan), where=denominator > 0)
+
+
+@dataclass
+class Observations:
+    """One row for each masked word of each question: its sentence, the span's width, the word's distance, its sums."""
+
+    sentence: list[int] = field(default_factory=list)
+    width: list[int] = field(default_factory=list)
+    distance: list[int] = field(default_factory=list)  # words to the nearer of the two words whose states are moved
+    moments: list[np.ndarray] = field(default_factory=list)
+
+    def add(self, sentence: int, span: tuple[int, int], positions: np.ndarray, weights: np.ndarray, x: np.ndarray,
+            y: np.ndarray) -> None:
+        """The masked words of one question; weights, x, y (masked, n_words)."""
+        for k, t in enumerate(positions):
+            self.sentence.append(sentence)
+            self.width.append(span[1] - span[0])
+            self.distance.append(int(min(abs(t - span[0]), abs(t - span[1] + 1))))
+            self.moments.append(moments(weights[k], x[k], y[k]))
+
+    def estimates(self, is_chosen: np.ndarray) -> dict[str, Estimate]:
+        """Every statistic over the chosen rows."""
+        chosen = np.flatnonzero(is_chosen)
+        if not len(chosen):
+            return {}
+        _, sentence = np.unique(np.asarray(self.sentence)[chosen], return_inverse=True)
+        sums = np.zeros((sentence.max() + 1, 8))
+        np.add.at(sums, sentence, np.asarray(self.moments)[chosen])
+        return {name: jackknife(sums, statistic) for name, statistic in STATISTICS.items()}
+
+    @property
+    def is_elsewhere(self) -> np.ndarray:
+        """Whether the masked word is none whose state was moved: the change had to travel through the layers above."""
+        return np.asarray(self.distance) > 0
+
+
+def jackknife(sums: np.ndarray, statistic: Callable[[np.ndarray], np.ndarray]) -> Estimate:
+    """A function of the sum of rows (n, k), one row a sentence, and its standard error."""
+    n, total = len(sums), sums.sum(axis=0)
+    value = float(statistic(total))
+    if n < 2:
+        return Estimate(value, float("nan"), n)
+    without = statistic(total - sums)
+    return Estimate(value, float(np.sqrt((n - 1) / n * np.square(without - without.mean()).sum())), n)
+
+
+def mean_over_sentences(sentence: np.ndarray, values: np.ndarray) -> Estimate:
+    """The mean of values, and its standard error over sentences."""
+    _, index = np.unique(sentence, return_inverse=True)
+    sums = np.stack([np.bincount(index, values), np.bincount(index)], axis=1)
+    return jackknife(sums, lambda m: _ratio(m[..., 0], m[..., 1]))

@@ -1,0 +1,173 @@
+"""Interventions on one layer of a trained model: probes, the states they ask for, what the layers above make of them.
+
+For every question (a span of a masked sentence) there are two sets of states, one for "a constituent", one for "none";
+the model's change of a masked word is the difference of its log probabilities between the two.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pcfg_artifact.interventions.counterfactuals import MARGIN, Question
+from pcfg_artifact.interventions.effects import Estimate, Observations, mean_over_sentences
+from pcfg_artifact.interventions.moves import moved, nearest, random_steps, span_inputs, with_span
+from pcfg_artifact.interventions.upper_layers import log_probs_above
+from pcfg_artifact.mlm.model import MaskedLM
+from pcfg_artifact.mlm.optimum import MaskedSentence
+from pcfg_artifact.probing.control_labels import pair_label
+from pcfg_artifact.probing.probes import FittedProbe, Probe
+
+# Ways to change the states, and controls that change them without asking the probe in question.
+LINEAR, TWO_LAYER, STATES = "linear probe", "2-layer probe", "states of another sentence"
+RANDOM, CONTROL_TASK, OTHER_SENTENCES = "random direction", "control task", "spans of other sentences"
+MASKED = "<mask>"
+
+Pair = tuple[np.ndarray, np.ndarray]  # states (n, 2 width) for "a constituent", and for "none"
+
+
+@dataclass(frozen=True, eq=False)
+class Masked:
+    """Masked sentences as one layer sees them: marginals (L+1, L+1) and states (L+2, width) of each."""
+
+    sentences: Sequence[MaskedSentence]
+    marginals: Sequence[np.ndarray]
+    states: Sequence[np.ndarray]
+
+    def inputs(self, width: int, chosen: Sequence[int]) -> np.ndarray:
+        return np.concatenate([span_inputs(self.states[s], width) for s in chosen])
+
+    def targets(self, width: int, chosen: Sequence[int]) -> np.ndarray:
+        return np.concatenate([np.diagonal(self.marginals[s], width) for s in chosen])
+
+    def control_labels(self, width: int, chosen: Sequence[int], seed: int) -> np.ndarray:
+        """Random numbers of the pair of words that a probe reads, as they are seen."""
+        labels = []
+        for s in chosen:
+            seen = [MASKED if word < 0 else str(word) for word in self.sentences[s].seen]
+            labels += [pair_label(seen[i], seen[i + width - 1], seed) for i in range(len(seen) - width + 1)]
+        return np.array(labels)
+
+
+@dataclass
+class LayerOutcome:
+    """What the interventions on one layer did.
+
+    observations: by the way states were changed.  completeness: the answer of a probe fitted apart, at "constituent"
+    less that at "none".  others: how far the answers for spans that share a word with the moved one changed meanwhile.
+    """
+
+    observations: dict[str, Observations] = field(default_factory=lambda: defaultdict(Observations))
+    completeness: dict[str, Estimate] = field(default_factory=dict)
+    others: dict[str, Estimate] = field(default_factory=dict)
+
+
+def middle_layer(n_layers: int) -> int:
+    """The one layer that claims are about, declared beforehand: half of the layers have run, the others are above."""
+    return -(-n_layers // 2)
+
+
+def intervene(model: MaskedLM, layer: int, train: Masked, test: Masked, asked: Sequence[Question],
+              probes: Mapping[str, Probe], seed: int) -> LayerOutcome:
+    """All interventions on one layer; probes: way -> the probe that is fitted for it, the linear one among them."""
+    outcome = LayerOutcome()
+    widths = sorted({question.width for question in asked})
+    half, other_half = range(0, len(train.sentences), 2), range(1, len(train.sentences), 2)
+    fit = {width: _fitter(train, width, seed) for width in widths}
+    linear = {width: fit[width](probes[LINEAR], half) for width in widths}
+    apart = {width: fit[width](probes[LINEAR], other_half) for width in widths}
+    pairs: dict[str, dict[int, Pair]] = defaultdict(dict)  # way -> index of the question -> states
+    for width in widths:
+        chosen = [q for q, question in enumerate(asked) if question.width == width]
+        x = np.stack([_read(test, asked[q]) for q in chosen])
+        by_way = _pairs(x, train, width, half, linear[width], fit[width], probes, seed)
+        for way, (ones, zeros) in by_way.items():
+            pairs[way].update(zip(chosen, zip(ones, zeros, strict=True), strict=True))
+    for q in range(len(asked)):
+        _observe(model, layer, test, asked, q, {way: found[q] for way, found in pairs.items()}, outcome)
+    sentence = np.array([question.sentence for question in asked])
+    for way, found in pairs.items():
+        read, moved_others = zip(*(_answers(test, question, found[q], linear, apart[question.width])
+                                   for q, question in enumerate(asked)), strict=True)
+        outcome.completeness[way] = mean_over_sentences(sentence, np.array(read))
+        outcome.others[way] = mean_over_sentences(sentence, np.array(moved_others))
+    return outcome
+
+
+Fit = Callable[..., FittedProbe]
+
+
+def _fitter(train: Masked, width: int, seed: int) -> Fit:
+    """fit(probe, sentences, is_control=False) for the spans of one width."""
+    def fit(probe: Probe, chosen: Sequence[int], is_control: bool = False) -> FittedProbe:
+        targets = train.control_labels(width, chosen, seed) if is_control else train.targets(width, chosen)
+        return probe.fit(train.inputs(width, chosen), targets.astype(np.float64), (seed,), overwrite_x=True)
+    return fit
+
+
+def _pairs(x: np.ndarray, train: Masked, width: int, half: Sequence[int], linear: FittedProbe, fit: Fit,
+           probes: Mapping[str, Probe], seed: int) -> dict[str, Pair]:
+    """The states that every way asks for, for the spans of one width that are read as x."""
+    found: dict[str, Pair] = {}
+    for way, probe in probes.items():
+        fitted = linear if way == LINEAR else fit(probe, half)
+        found[way] = moved(fitted, x, 1.0), moved(fitted, x, 0.0)
+    inputs, marginals = train.inputs(width, half), train.targets(width, half)
+    pools = inputs[marginals >= 1 - MARGIN], inputs[marginals <= MARGIN]
+    if all(map(len, pools)):
+        found[STATES] = nearest(pools[0], x), nearest(pools[1], x)
+    found[RANDOM] = random_steps(x, *found[LINEAR], seed)
+    control = fit(probes[LINEAR], half, is_control=True)
+    found[CONTROL_TASK] = moved(control, x, 1.0), moved(control, x, 0.0)
+    return found
+
+
+def _read(test: Masked, question: Question) -> np.ndarray:
+    return span_inputs(test.states[question.sentence], question.width)[question.span[0]]
+
+
+def _observe(model: MaskedLM, layer: int, test: Masked, asked: Sequence[Question], q: int, pairs: Mapping[str, Pair],
+             outcome: LayerOutcome) -> None:
+    """Run the layers above with the states of every way, and compare the change with the exact one."""
+    question = asked[q]
+    sentence = test.sentences[question.sentence]
+    x = np.stack([one for pair in pairs.values() for one in pair])
+    states = with_span(test.states[question.sentence], question.span, x)
+    log_probs = log_probs_above(model, layer, states, sentence.positions)
+    place = question.sentence, question.span, sentence.positions
+    for way, (ones, zeros) in zip(pairs, log_probs.reshape(len(pairs), 2, *log_probs.shape[1:]), strict=True):
+        outcome.observations[way].add(*place, question.weights, question.change, ones - zeros)
+        if way == LINEAR and (other := _elsewhere(asked, q)) is not None:
+            rows = np.arange(len(sentence.positions)) % len(other.change)
+            outcome.observations[OTHER_SENTENCES].add(*place, other.weights[rows], other.change[rows], ones - zeros)
+
+
+def _elsewhere(asked: Sequence[Question], q: int) -> Question | None:
+    """The next question about a span of the same width in another sentence."""
+    for step in range(1, len(asked)):
+        other = asked[(q + step) % len(asked)]
+        if other.width == asked[q].width and other.sentence != asked[q].sentence:
+            return other
+    return None
+
+
+def _answers(test: Masked, question: Question, pair: Pair, linear: Mapping[int, FittedProbe], apart: FittedProbe
+             ) -> tuple[float, float]:
+    """(what a probe fitted apart reads, mean absolute change of answers for other spans), "constituent" less "none".
+
+    Other spans are those of the probed widths that share exactly one of the two words with the moved span.
+    """
+    read = apart.predict(np.stack(pair).astype(np.float32))[0]
+    first, last = question.span[0], question.span[1] - 1
+    changes = []
+    for width, probe in linear.items():
+        answers = [probe.predict(span_inputs(with_span(test.states[question.sentence], question.span, one[None])[0],
+                                             width))[0] for one in pair]
+        starts = np.arange(len(answers[0]))
+        shares = np.isin(starts, (first, last)).astype(int) + np.isin(starts + width - 1, (first, last))
+        changes.append(np.abs(answers[0] - answers[1])[shares == 1])
+    flat = np.concatenate(changes)
+    return float(read[0] - read[1]), float(flat.mean()) if len(flat) else 0.0

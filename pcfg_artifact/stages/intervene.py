@@ -1,0 +1,61 @@
+"""Stage: whether the base model uses what probes read from it, against exact counterfactuals, with every control."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pcfg_artifact import cells
+from pcfg_artifact.artifacts import Metric, StageDir
+from pcfg_artifact.config import InterveneConfig, as_json
+from pcfg_artifact.constructions import RelativeInsideOutside
+from pcfg_artifact.encoders import model_folders, untrained_folder
+from pcfg_artifact.errors import StageError
+from pcfg_artifact.grammar import PCFG
+from pcfg_artifact.inputs import Inputs
+from pcfg_artifact.interventions.constructed import observe_constructed
+from pcfg_artifact.interventions.experiment import middle_layer
+from pcfg_artifact.interventions.intervention_rows import constructed_rows, layer_rows, middle_rows
+from pcfg_artifact.interventions.material import Material, gather
+from pcfg_artifact.machine import Machine, single_thread
+from pcfg_artifact.parsing import EngineOptions
+from pcfg_artifact.progress import progress
+from pcfg_artifact.workers.intervention_jobs import InterventionContext, LayerJob, intervene_on_layer
+from pcfg_artifact.workers.pool import run_jobs
+
+
+def run(cfg: InterveneConfig, inputs: Inputs, out: StageDir, machine: Machine) -> None:
+    setup = inputs["probe"].json("setup")
+    base, n_layers = setup["base"], setup["models"][setup["base"]]
+    grammar = inputs.pcfg()
+    material = gather(grammar, inputs.sentences("probe_train"), inputs.sentences("probe_test"),
+                      mask_rate=cfg.mask_rate, max_length=cfg.max_length, n_train=cfg.n_train, n_test=cfg.n_test,
+                      widths=cfg.widths, n_questions=cfg.n_questions, seed=cfg.seed,
+                      options=EngineOptions(n_threads=machine.n_workers))
+    metrics = list(positive_control(cfg, grammar, material))
+    folder, untrained = model_folders(inputs["pretrain"])[base], untrained_folder(inputs["pretrain"], base)
+    middle = middle_layer(n_layers)
+    jobs = [LayerJob(cells.untrained(base), untrained, middle),
+            *(LayerJob(base, folder, layer) for layer in range(n_layers + 1))]
+    context = InterventionContext(material, setup["config"], machine, cfg.seed)
+    found = dict(progress(run_jobs(intervene_on_layer, jobs, context, machine.n_workers), total=len(jobs),
+                          desc="interventions"))
+    for job in jobs:
+        if job.layer == middle:
+            metrics += middle_rows(job.model, found[job], cfg.seed)
+        metrics += layer_rows(job.model, job.layer, found[job], cfg.seed)
+    out.write_json("setup", {"config": as_json(cfg), "base": base, "middle": middle,
+                             "questions": [[q.sentence, *q.span, q.marginal] for q in material.asked]})
+    out.write_metrics(metrics)
+
+
+@single_thread()
+def positive_control(cfg: InterveneConfig, grammar: PCFG, material: Material) -> Iterator[Metric]:
+    """The same measurement in the transformer of Theorem 3.2, whose coordinates are known."""
+    short = [q for q in material.asked if len(material.test[q.sentence].words) <= cfg.constructed_length]
+    if not short:
+        raise StageError(f"no span in question lies in a sentence of at most {cfg.constructed_length} words; raise "
+                         f"intervene.constructed_length or intervene.n_questions")
+    step = max(len(short) // cfg.n_constructed, 1)  # of all widths
+    model = RelativeInsideOutside(grammar, cfg.constructed_length)
+    asked = short[::step][:cfg.n_constructed]
+    yield from constructed_rows(*observe_constructed(model, material.test, asked), cfg.seed)
