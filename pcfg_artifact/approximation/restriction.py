@@ -39,7 +39,7 @@ def restrict(grammar: PCFG, interminals: np.ndarray) -> PCFG:
     is_kept[grammar.n_interminals:] = True
     rules = is_kept[grammar.binary].all(axis=1)
     return replace(grammar, root=root, binary=grammar.binary[rules], binary_prob=grammar.binary_prob[rules],
-                   is_proper=False)
+                   is_proper=False, written=None)
 
 
 def compact(grammar: PCFG, interminals: np.ndarray) -> PCFG:

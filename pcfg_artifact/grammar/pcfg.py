@@ -7,12 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from pcfg_artifact import storage
 from pcfg_artifact.errors import GrammarError
 from pcfg_artifact.grammar.unknown import UNKNOWN, signature
+from pcfg_artifact.grammar.written import WrittenGrammar
 
 MASS_TOLERANCE = 1e-9  # sums of up to ~10^5 probabilities in float64 stay far below this
 FORMAT = "pcfg_artifact grammar"
@@ -28,6 +30,7 @@ class PCFG:
     lexical (E, 2) int32 non-terminal, word; lexical_prob (E,).
     symbol_counts (N,) and word_counts (V,) are occurrences in the training trees, None for a written grammar.
     `is_proper` is False for a grammar whose rules were cut: mass up to 1 is then enough.
+    `written` is the grammar that this is the normal form of, None where it was in normal form from the beginning.
     """
 
     interminals: tuple[str, ...]
@@ -41,6 +44,7 @@ class PCFG:
     symbol_counts: np.ndarray | None = None
     word_counts: np.ndarray | None = None
     is_proper: bool = True
+    written: WrittenGrammar | None = None
 
     def __post_init__(self) -> None:
         self._check_shapes()
@@ -110,6 +114,7 @@ class PCFG:
         is_proper: bool = True,
         symbol_counts: Mapping[str, int] | None = None,
         word_counts: Mapping[str, int] | None = None,
+        written: WrittenGrammar | None = None,
     ) -> PCFG:
         """A grammar from named rules; symbols and words are numbered in the order in which they first head a rule."""
         binary, lexical = list(binary), list(lexical)
@@ -145,7 +150,19 @@ class PCFG:
             lexical_prob=np.array([p for *_, p in lexical], np.float64),
             symbol_counts=None if symbol_counts is None else np.array([symbol_counts.get(a, 0) for a in index]),
             word_counts=None if word_counts is None else np.array([word_counts.get(w, 0) for w in words]),
-            is_proper=is_proper)
+            is_proper=is_proper, written=written)
+
+    @classmethod
+    def from_nltk(cls, grammar: Any) -> PCFG:
+        """The normal form of an nltk.PCFG, unary, longer and mixed rules included: the same probability of every
+        sentence.  `written` is the grammar as it came; its trees: normal_form.NormalForm.restored."""
+        from pcfg_artifact.grammar.nltk_grammars import grammar_from_nltk
+        return grammar_from_nltk(grammar)
+
+    def to_nltk(self) -> Any:
+        """An nltk.PCFG with the same sentences, probabilities and trees."""
+        from pcfg_artifact.grammar.nltk_grammars import grammar_to_nltk
+        return grammar_to_nltk(self)
 
     def with_word_order(self, order: Sequence[int]) -> PCFG:
         """The same grammar with its vocabulary listed as words[order[0]], words[order[1]], ..."""
@@ -218,6 +235,8 @@ class PCFG:
         """Write a grammar folder: grammar.json (names) and grammar.npz (arrays)."""
         meta = {"format": FORMAT, "version": VERSION, "interminals": self.interminals,
                 "preterminals": self.preterminals, "words": self.words, "is_proper": self.is_proper}
+        if self.written is not None:
+            meta["written"] = self.written.as_json()
         arrays = {"root": self.root, "binary": self.binary, "binary_prob": self.binary_prob,
                   "lexical": self.lexical, "lexical_prob": self.lexical_prob}
         arrays |= {name: getattr(self, name) for name in ("symbol_counts", "word_counts")
@@ -239,11 +258,12 @@ class PCFG:
             if not all(isinstance(found, list) and all(isinstance(name, str) for name in found)
                        for found in names.values()) or not isinstance(meta["is_proper"], bool):
                 raise GrammarError(f"{path}: grammar.json does not list names; learn the grammar again")
+            written = WrittenGrammar.from_json(meta["written"]) if "written" in meta else None
             return cls(interminals=tuple(names["interminals"]), preterminals=tuple(names["preterminals"]),
-                       words=tuple(names["words"]), is_proper=meta["is_proper"], **arrays)
+                       words=tuple(names["words"]), is_proper=meta["is_proper"], written=written, **arrays)
         except GrammarError as error:
             raise GrammarError(f"{path}: {error}") from error
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
             raise GrammarError(f"{path}: the grammar's parts do not fit together ({error}); learn it again") from error
 
 

@@ -4,7 +4,12 @@
     ROOT -> S 1.0
     S -> NP VP 1.0
     NP -> 'she' 0.5
+    VP -> V 0.2
+    VP -> V 'up' NP PP 0.1
     "#" -> '#' 1.0
+
+Rules have any number of symbols and words on the right; those that are not in normal form are brought to it
+(normal_form.py), and the grammar remembers them.
 
 Words stand in single quotes.  Symbols stand as they are, or in double quotes where they would be misread: with blanks
 in them, or beginning with a quote or #.  Inside quotes a backslash stands before a quote or a backslash, and \\n, \\t,
@@ -16,16 +21,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable
+from typing import Any
 
 from pcfg_artifact.errors import GrammarError
+from pcfg_artifact.grammar.normal_form import normal_form
 from pcfg_artifact.grammar.pcfg import PCFG
+from pcfg_artifact.grammar.written import Production, Word, WrittenGrammar
 
 ROOT, ARROW = "ROOT", "->"
-_TOKEN = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"(?!\S)|\S+""")
+_TOKEN = re.compile(r"""'(?:[^'\\]|\\.)*'(?!\S)|"(?:[^"\\]|\\.)*"(?!\S)|\S+""")
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)")
 _CONTROL = {"n": "\n", "t": "\t", "r": "\r"}
-_EXPECTED = f"`A -> B C 0.5`, `A -> 'word' 0.5` or `{ROOT} -> A 0.5`, with a probability from 0 to 1"
+_EXPECTED = f"`A -> B C 0.5`, `A -> 'word' 0.5` or `{ROOT} -> A 0.5`, with a probability from 0 to 1 at the end"
 
 
 def to_text(grammar: PCFG) -> str:
@@ -41,58 +49,53 @@ def to_text(grammar: PCFG) -> str:
 def from_text(text: str, name: str = "rules") -> PCFG:
     """The grammar that the text describes; what it does not say once and clearly is a GrammarError with its line."""
     root: dict[str, float] = {}
-    binary: list[tuple[str, str, str, float]] = []
-    lexical: list[tuple[str, str, float]] = []
-    lines: dict[Hashable, int] = {}  # of every rule, and of the first binary and the first lexical rule of a symbol
+    productions: list[Production] = []
+    lines: dict[Hashable, int] = {}  # of every rule
     for number, line in enumerate(_LINE_END.split(text.removeprefix("\ufeff")), start=1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         try:
-            rule, p = _parse(line)
+            head, *items, p = _parse(line)
         except ValueError:
             raise GrammarError(f"{name}, line {number}: {_shortened(line)!r} is not a rule; expected {_EXPECTED}"
                                ) from None
-        kind, parent, *children = rule
+        rule = (head, *items)
         if lines.setdefault(rule, number) != number:
             raise GrammarError(f"{name}, line {number}: {_shortened(line)!r} is the rule of line {lines[rule]} again; "
                                f"add their probabilities into one rule")
-        if kind == ROOT:
-            root[parent] = p
-            continue
-        lines.setdefault((kind, parent), number)
-        if kind == "binary":
-            binary.append((parent, *children, p))  # type: ignore[arg-type] # two of them
+        if head is None:
+            root[items[0]] = p
         else:
-            lexical.append((parent, children[0], p))
-        other = lines.get(("lexical" if kind == "binary" else "binary", parent))
-        if other is not None:
-            raise GrammarError(f"{name}, line {number}: {_shortened(line)!r} is {_KIND[kind]}, but {parent!r} heads "
-                               f"{_KIND['lexical' if kind == 'binary' else 'binary']} in line {other}; a symbol is "
-                               f"over words or over two symbols: give the words a symbol of their own")
+            productions.append(Production(head, tuple(items), p))
     try:
-        return PCFG.from_rules(root, binary, lexical)
+        return _grammar(root, productions)
     except GrammarError as error:
         raise GrammarError(f"{name}: {error}") from error
 
 
-_KIND = {"binary": "a binary rule", "lexical": "a lexical rule"}
+def _grammar(root: dict[str, float], productions: list[Production]) -> PCFG:
+    """The grammar itself where its rules are in normal form, else the normal form of it."""
+    binary = [(head, *items, p) for head, items, p in productions
+              if len(items) == 2 and not any(isinstance(item, Word) for item in items)]
+    lexical = [(head, items[0].text, p) for head, items, p in productions
+               if len(items) == 1 and isinstance(items[0], Word)]
+    if len(binary) + len(lexical) == len(productions) and {r[0] for r in binary}.isdisjoint(r[0] for r in lexical):
+        return PCFG.from_rules(root, binary, lexical)  # type: ignore[arg-type] # two symbols each
+    return normal_form(WrittenGrammar.of(root, productions)).grammar
+
+
 _WORD, _SYMBOL = "'", '"'
 
 
-def _parse(line: str) -> tuple[tuple[str, ...], float]:
-    """(kind, symbols and words of the rule) and its probability; a ValueError where the line is no rule."""
+def _parse(line: str) -> tuple[Any, ...]:
+    """Head (None: the root distribution), items and probability of a rule; a ValueError where the line is none."""
     parent, arrow, *children, last = _TOKEN.findall(line)
     p = float(last)
-    if arrow != ARROW or not 0.0 <= p <= 1.0:
+    if arrow != ARROW or not children or not 0.0 <= p <= 1.0 or _is_quoted(parent, _WORD):
         raise ValueError
-    words = [child for child in children if _is_quoted(child, _WORD)]
-    if len(children) == 1 and words:
-        return ("lexical", _name(parent), _unquote(words[0])), p
-    if len(children) == 1 and parent == ROOT:
-        return (ROOT, _name(children[0])), p
-    if len(children) == 2 and not words:
-        return ("binary", _name(parent), _name(children[0]), _name(children[1])), p
-    raise ValueError
+    items = [Word(_unquote(child)) if _is_quoted(child, _WORD) else _name(child) for child in children]
+    is_root = parent == ROOT and len(items) == 1 and not isinstance(items[0], Word)
+    return (None if is_root else _name(parent), *items, p)
 
 
 def _symbol(name: str) -> str:

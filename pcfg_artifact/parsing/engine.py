@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import overload
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
+from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.parsing.charts import Chart
 from pcfg_artifact.parsing.constraints import Constraints, all_forbidden
@@ -15,17 +16,31 @@ from pcfg_artifact.parsing.leaves import Sentence, sentence_leaves
 from pcfg_artifact.parsing.options import DEFAULT, EngineOptions, Outside, Precision
 from pcfg_artifact.parsing.registry import engine_for
 
+if TYPE_CHECKING:
+    from pcfg_artifact.parsing.gradients import RuleWeights
+
 
 def inside_outside(grammar: PCFG, sentences: Sequence[Sentence], backend: str = "auto", device: str = "cpu",
                    outside: Outside = "pruned", dtype: Precision = "float64", n_threads: int | None = None,
-                   constraints: Sequence[Constraints] | None = None) -> list[Chart]:
+                   constraints: Sequence[Constraints] | None = None, weights: RuleWeights | None = None) -> list[Chart]:
     """A chart for every sentence (a list of words, or an array of word ids), in order; options as in EngineOptions.
 
     constraints: for each sentence, spans that its tree must have or may not have, {(i, j): True, (k, l, "NP"): False};
     where no tree keeps them the sentence has probability 0, log_prob = -inf.
+    With weights (gradients.RuleWeights, for the engine `torch`) each is a WeightedChart of those weights: its
+    log_weight can be differentiated by them, and it has the expected count of every rule.
     """
     options = EngineOptions(backend, device, outside, dtype, n_threads)
-    return list(each_chart(grammar, sentences, options, constraints))
+    if weights is None:
+        return list(each_chart(grammar, sentences, options, constraints))
+    if backend != "torch":
+        raise UsageError(f"weights are for the engine `torch`, found {backend!r}; say backend='torch'")
+    if constraints is not None:
+        raise UsageError("weights and constraints were given, expected one of the two; a constrained sentence has no "
+                         "gradient here")
+    from pcfg_artifact.parsing.gradients import weighted_charts  # torch takes seconds to load
+
+    return list(weighted_charts(grammar, sentences, weights, options))
 
 
 def each_chart(grammar: PCFG, sentences: Sequence[Sentence], options: EngineOptions = DEFAULT,

@@ -20,7 +20,7 @@ import torch
 from pcfg_artifact.grammar import PCFG, learn_pcfg
 from pcfg_artifact.grammar.sampling import Sampler
 from pcfg_artifact.machine import peak_memory_mb, reset_peak_memory, single_thread
-from pcfg_artifact.parsing import Chart, inside_outside, sentence_leaves
+from pcfg_artifact.parsing import Chart, RuleWeights, inside_outside, leaf_weights, log_weights, sentence_leaves
 from pcfg_artifact.parsing.compiled import compiled
 from pcfg_artifact.parsing.cpu import CpuEngine
 from pcfg_artifact.parsing.options import EngineOptions
@@ -177,6 +177,22 @@ def dense_grammar() -> Iterator[dict[str, Any]]:
             yield {"what": "torch-struct: the same", "on": "not installed: pip install torch-struct"}
         else:
             yield ratio(row("torch-struct: the same", on, batch, torch_struct_work(grammar, sentences), 1), best)
+        yield from gradients(grammar, sentences, on)
+
+
+def gradients(grammar: PCFG, sentences: np.ndarray, on: str) -> Iterator[dict[str, Any]]:
+    """Log probabilities and their derivatives by every rule, ours and torch-struct's."""
+    weights = RuleWeights.of(grammar, requires_grad=True)
+
+    def ours() -> None:
+        leaves = [leaf_weights(grammar, sentence, weights.lexical) for sentence in sentences]
+        torch.autograd.grad(log_weights(grammar, leaves, weights.root, weights.binary).sum(), list(weights))
+
+    best = row("torch: log probabilities and gradients", on, len(sentences), ours)
+    yield best
+    if find_spec(TORCH_STRUCT) is not None:
+        work = torch_struct_work(grammar, sentences)  # its marginals are the gradient by log weights
+        yield ratio(row("torch-struct: the same", on, len(sentences), work, 1), best)
 
 
 def torch_struct_work(grammar: PCFG, sentences: np.ndarray) -> Callable[[], Any]:

@@ -50,9 +50,8 @@ from pcfg_artifact.tools.arguments import (
     refuse_unwritable,
 )
 from pcfg_artifact.tools.parse_labelled import print_labelled
-from pcfg_artifact.tools.parse_trees import Scored, engine_options, recall_trees, viterbi_trees
+from pcfg_artifact.tools.parse_trees import Scored, engine_options, original_trees, recall_trees, viterbi_trees
 from pcfg_artifact.tools.sentences import HELP, read_sentences
-from pcfg_artifact.treebank.binarise import unbinarise
 from pcfg_artifact.treebank.splits import split
 from pcfg_artifact.treebank.tree import Tree
 
@@ -66,7 +65,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--decode", choices=("recall", "viterbi", "latent"), default="recall",
                         help="most correct spans expected, the most probable tree, or most correct spans by the "
                              "latent-variable PCFG (recall)")
-    parser.add_argument("--unbinarise", action="store_true", help="viterbi: trees as in the treebank")
+    parser.add_argument("--unbinarise", action="store_true",
+                        help="viterbi: trees as in the treebank, or of the grammar as it was written")
     parser.add_argument("--scores", action="store_true",
                         help="JSON lines: every tree with its log probability and the marginal of every span")
     add_treebank_arguments(parser, "score on these trees instead, by most correct spans expected")
@@ -109,8 +109,6 @@ def run(args: argparse.Namespace) -> int:
             attempts[scored.n_attempts] += 1
             if args.scores:
                 print(json.dumps(scored.as_json(words), ensure_ascii=False, allow_nan=False))
-            elif scored.tree is not None and args.unbinarise:
-                print(unbinarise(scored.tree))
             else:
                 print("" if scored.tree is None else scored.tree)
     _report(attempts, sys.stderr)
@@ -138,6 +136,8 @@ def _trees(grammar: PCFG, latent: LatentPCFG | None, sentences: Sequence[list[st
         for words, (plain, chart) in zip(sentences, found, strict=True):
             tree = labelled_tree(grammar, chart, words)
             yield Scored(tree, 0 if tree is None else plain.n_attempts, plain.log_prob, None, [])
+    elif args.unbinarise:
+        yield from original_trees(grammar, sentences, args)
     elif args.decode == "viterbi":
         yield from viterbi_trees(grammar, sentences, args, with_marginals=args.scores)
     else:

@@ -9,13 +9,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pcfg_artifact.grammar import PCFG
+from pcfg_artifact.grammar.normal_form import normal_form
 from pcfg_artifact.parsing import EngineOptions, viterbi
 from pcfg_artifact.parsing.charts import Chart
 from pcfg_artifact.parsing.confidence import Node, node_marginals
 from pcfg_artifact.parsing.decoding import RARE_BELOW, with_retries
 from pcfg_artifact.parsing.engine import each_chart
 from pcfg_artifact.parsing.labelling import NO_LABEL, labelled_tree
+from pcfg_artifact.treebank.binarise import unbinarise
 from pcfg_artifact.treebank.tree import Tree
+
+RIGHT_BRANCHING = 3  # the attempt after which there is no tree of the grammar
 
 
 class Scored(NamedTuple):
@@ -61,6 +65,20 @@ def recall_trees(grammar: PCFG, sentences: Sequence[list[str]], args: argparse.N
             Scored(with_words(tree, words), n_attempts, log_prob, None, nodes)
 
 
+def original_trees(grammar: PCFG, sentences: Sequence[list[str]], args: argparse.Namespace) -> Iterator[Scored]:
+    """The most probable trees of the grammar as it was written, or as the treebank behind it has them."""
+    form = None if grammar.written is None else normal_form(grammar.written)
+    options = engine_options(args)
+    for words in sentences:
+        if not words:
+            yield Scored(None, 0, -np.inf, None, [])
+            continue
+        _, best, tree, n_attempts = viterbi_tree(grammar if form is None else form.best, words, options)
+        if n_attempts < RIGHT_BRANCHING:
+            tree = unbinarise(tree) if form is None else form.restored(tree)
+        yield Scored(with_words(tree, words), n_attempts, -np.inf, best, [])
+
+
 def viterbi_trees(grammar: PCFG, sentences: Sequence[list[str]], args: argparse.Namespace, *, with_marginals: bool
                   ) -> Iterator[Scored]:
     options = engine_options(args)
@@ -84,7 +102,7 @@ def viterbi_tree(grammar: PCFG, words: list[str], options: EngineOptions) -> tup
         best, tree = viterbi(grammar, ids, options)
         if tree is not None:
             return ids, best, tree, n_attempts
-    return ids, -np.inf, right_branching_tree(words), 3
+    return ids, -np.inf, right_branching_tree(words), RIGHT_BRANCHING
 
 
 def right_branching_tree(words: Sequence[str]) -> Tree:

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A node: either a pre-terminal with a `word`, or an inner node with one or more `children`."""
+    """A node: either a pre-terminal with a `word`, or an inner node with one or more `children`.
+
+    A word that stands beside symbols in a rule of a grammar is a pre-terminal whose label is empty: written bare.
+    """
 
     label: str
     children: tuple[Tree, ...] = ()
@@ -66,7 +69,8 @@ class Tree:
             if isinstance(item, str):
                 parts.append(item)
             elif item.is_preterminal:
-                parts.append(f" ({_token(item.label)} {_token(item.word or '')})")
+                word = _token(item.word or "")
+                parts.append(f" ({_token(item.label)} {word})" if item.label else f" {word}")
             else:
                 parts.append(f" ({_token(item.label)}")
                 stack.append(")")
