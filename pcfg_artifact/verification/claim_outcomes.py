@@ -27,11 +27,17 @@ class Comparison:
     measured: str
     expected: str
     where: str
+    rise: float | None = None  # of a rank correlation, which jumps: how far the numbers rise from first to last
 
     @property
     def slack(self) -> float:
         """How much room is left; it holds where this is not negative, which NaN is not."""
         return self.bound - self.value if self.is_upper else self.value - self.bound
+
+    @property
+    def lean(self) -> float:
+        """What changes gradually as the numbers do: the slack, or the rise whose ranks are correlated."""
+        return self.slack if self.rise is None else self.rise
 
 
 @dataclass(frozen=True)
@@ -104,10 +110,13 @@ def _trend(relation: Relation, groups: Groups) -> list[Comparison]:
     if len(chain) < 2:
         raise Inapplicable("a trend needs at least two numbers")
     numbers = np.array([f.number for f in chain])
-    correlation = _correlation(_ranks(numbers), np.arange(len(numbers), dtype=float))
+    places = np.arange(len(numbers), dtype=float)
+    correlation = _correlation(_ranks(numbers), places)
+    centred = places - places.mean()
+    rise = float(centred @ numbers / (centred @ centred)) * (len(numbers) - 1)
     return [Comparison(correlation, relation.number, False,
                        f"{chain[0]} to {chain[-1]}, rank correlation {correlation:.2f}",
-                       f"at least {relation.number:g}", f"{chain[0].label} to {chain[-1].label}")]
+                       f"at least {relation.number:g}", f"{chain[0].label} to {chain[-1].label}", rise)]
 
 
 def _alike(relation: Relation, groups: Groups) -> list[Comparison]:

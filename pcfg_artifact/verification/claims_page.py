@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from pcfg_artifact.verification.expectations import Record
-from pcfg_artifact.verification.families import Family, in_words, is_trained
+from pcfg_artifact.verification.families import Part, in_words, is_trained
 from pcfg_artifact.verification.relations import STRICT, Relation
 from pcfg_artifact.verification.spread import SAME_MODEL, SEEDS, spread_of
 
@@ -43,9 +43,9 @@ def strength(relation: Relation) -> str:
 def detection_table(record: Record) -> str:
     """The largest shift of a mean that still passes, per part of a table: by what the run shares with the record."""
     spread, seed = spread_of(record), record.seeds[0]
-    models = {part.model for part in spread.groups if part.model}
-    same = spread.group_limits(seed, models)
-    other, another = spread.group_limits(seed), spread.group_limits(None)
+    models = {part.model for part in spread.parts if part.model}
+    same = spread.mean_limits(seed, models)
+    other, another = spread.mean_limits(seed), spread.mean_limits(None)
     lines = ["| part of a table | same seed, same arithmetic | same seed, other arithmetic | another seed |",
              "|---|---|---|---|"]
     for part in sorted(same):
@@ -58,7 +58,7 @@ def detection_table(record: Record) -> str:
     return "\n".join(lines)
 
 
-def _width(part: Family, width: float) -> str:
+def _width(part: Part, width: float) -> str:
     return in_words(width, part.unit).lstrip("+")
 
 

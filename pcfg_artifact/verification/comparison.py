@@ -11,7 +11,7 @@ from pcfg_artifact.cells import Cell, find_roles, treebank_count
 from pcfg_artifact.verification.claim_outcomes import FAILS, HOLDS, MISSING, Comparison, evaluate
 from pcfg_artifact.verification.expectations import MINIMUM_SEEDS, Expected, Record
 from pcfg_artifact.verification.explanations import explain
-from pcfg_artifact.verification.families import BY_KIND_OF_WORD, Family, in_words, is_trained, scaled, unscaled_width
+from pcfg_artifact.verification.families import BY_KIND_OF_WORD, Part, in_words, is_trained, scaled, unscaled_width
 from pcfg_artifact.verification.history import History, history_of
 from pcfg_artifact.verification.measured import Measured, format_number, tabulate
 from pcfg_artifact.verification.relations import Relation
@@ -125,6 +125,7 @@ def _recorded(cell: Cell, limit: Limit, known: Sequence[float], may_be_absent: b
     unit = record.units[cell]
     defined = [number for number in known if not math.isnan(number)]
     source = f"{limit.why}, {len(known)} recorded" if len(known) != 1 else limit.why
+    source += ", as large as the spread over seeds" if limit.is_as_seeds else ""
     shown = format_number(measured[cell].number, unit) if cell in measured else ""
     expected = means.get(cell, math.nan)
     width = unscaled_width(abs(expected), limit.width, unit)
@@ -175,7 +176,7 @@ def judge_means(run: Run, measured: Measured, record: Record | None) -> list[Jud
         return []
     judgements = []
     repeated = repeated_in_run(record, run.seed, measured)
-    for part, limit in spread_of(record).group_limits(run.seed, repeated).items():
+    for part, limit in spread_of(record).mean_limits(run.seed, repeated).items():
         shifts = [scaled(measured[cell].number, part.unit) - expected for cell, expected in limit.expected.items()
                   if cell in measured and math.isfinite(expected)]
         if not shifts or not any(is_trained(record.stages[cell]) for cell in limit.expected):
@@ -190,7 +191,7 @@ def judge_means(run: Run, measured: Measured, record: Record | None) -> list[Jud
     return judgements
 
 
-def part_name(part: Family) -> str:
+def part_name(part: Part) -> str:
     return ", ".join(filter(None, (part.table, part.model, part.measure)))
 
 
@@ -290,7 +291,7 @@ def _outcome(now: Comparison, outcome: str, seed: int | None, history: History,
     own = history.by_seed.get(seed) if seed is not None else None
     has_changed = (own.slack >= 0) != (outcome == HOLDS) if own is not None else outcome not in recorded
     if has_changed:
-        if not history.is_honest(seed, now.slack):
+        if not history.is_honest(seed, now):
             if outcome == HOLDS:
                 return Verdict.DIFFERS, "the claim holds now, but is recorded as failing; record the profile again"
             return Verdict.DIFFERS, "the claim does not hold in this run"

@@ -18,7 +18,14 @@ UNTRAINED = "-random"  # the end of the name of a model before its training
 MODEL = re.compile(rf"[AC]\d+L\d+({UNTRAINED})?$")
 # What may differ between the cells of a family: layers, steps, heads, span lengths, masking rates, settings.
 INDEX = re.compile(r"(L\d+|l=\d+|\d[\d.]*(-\d+)?|PCFG|PTB|OOD|step|head|layer|mask|corrupt)$")
+NUMBER = re.compile(r"\d+")
 PROBES = ("linear", "2-layer")
+SCORE = re.compile(r"(sentence|corpus)_f1\w*$")  # in whatever convention
+LOSSES = {"training", "validation", "training_perplexity", "validation_perplexity", "model", "excess", "kl"}
+# What a table does not repeat in every row; EOS is what all tables but one read.
+PROBE_OF, MEASURE_OF = {"table7": "2-layer"}, {"table4": "EOS F1", "spread": "EOS F1", "table5": "pearson"}
+CONTROL_STAGE, PARSING_CONTROL = "control", "table6"
+LOW_RANK_MODEL = "low rank"
 BY_WIDTH = "f1_by_length"  # two spans of twenty words scatter more than a hundred of two: its widths stay apart
 BEST_LAYER = "best_layer"
 BY_KIND_OF_WORD = "optimum_gap"  # one model's loss above the optimum, divided up in several ways
@@ -27,7 +34,21 @@ LOW_RANK = re.compile(r"(^|[ ,])k=\d+|low_rank")
 
 
 class Family(NamedTuple):
-    """Cells of one table, one model (empty: of none) and one measure."""
+    """Cells of one model (empty: of none) that measure the same thing, in whatever table; they scatter alike."""
+
+    model: str
+    stage: str
+    measure: str
+    scale: str
+
+    @property
+    def kin(self) -> tuple[str, str, str]:
+        """Families of one model, stage and scale: they move together alike, and have equally long tails."""
+        return self.model, self.stage, self.scale
+
+
+class Part(NamedTuple):
+    """The part of a table whose mean is judged: one model and measure, all settings, layers, widths and probes."""
 
     table: str
     model: str
@@ -35,28 +56,67 @@ class Family(NamedTuple):
     unit: str
 
 
-def family(cell: Cell, unit: str) -> Family:
-    """The family of a cell; families of probes are kept apart, because a convex fit drifts less than another."""
-    return Family(cell.table, *_parts(cell), unit)
+def family(cell: Cell, unit: str, stage: str, base: str) -> Family:
+    """The family of a cell.  Numbers of trained models that name none are of the `base` model."""
+    scale = "nats" if unit in LOGARITHMIC else unit
+    if is_low_rank(cell):  # a model of its own; a number alone is stable until it jumps, so a table's go together
+        return Family(LOW_RANK_MODEL, stage, cell.table, scale)
+    model, words = _words(cell)
+    model = model or (base if is_trained(stage) else "")
+    if cell.table == BY_WIDTH:  # few spans are wide: half as wide again, another family; probes are alike in that
+        half_octave = int(2 * math.log2(int(cell.column.split()[-1])))
+        return Family(model, stage, f"F1 of width {math.ceil(2 ** (half_octave / 2))} and more", scale)
+    if not model or unit == "count":  # no model to tell apart by: rows of one column go together
+        return Family(model, stage, f"{cell.table} {_folded(cell.column.split()[-1])}", scale)
+    return Family(model, stage, _measure(cell, stage, words), scale)
 
 
-def group(cell: Cell, unit: str) -> Family:
-    """The part of a table whose mean is judged: one model, one measure, all settings, layers, widths and probes."""
-    model, measure = _parts(cell)
-    words = [] if cell.table == BY_WIDTH else [word for word in measure.split() if word not in PROBES]
-    return Family(cell.table, model, " ".join(words), unit)
+def _measure(cell: Cell, stage: str, words: list[str]) -> str:
+    """What a number of a model measures; the scores of trees are one measure, and so are all losses."""
+    probe = PROBE_OF.get(cell.table) or next((word for word in words if word in PROBES), "")
+    rest = [word for word in words if word not in PROBES]
+    if cell.table == BY_KIND_OF_WORD:
+        return f"{cell.table} {cell.column}"
+    if stage == CONTROL_STAGE:
+        return f"{probe} {'parsing' if cell.table == PARSING_CONTROL or 'parsing' in rest else 'marginals'}"
+    if LOSSES.issuperset(rest):
+        return "loss"
+    if cell.table in MEASURE_OF and _words(cell)[0] and "sd" not in rest:  # a model's number, not a baseline's
+        rest = [MEASURE_OF[cell.table]]
+    return " ".join([probe, *map(_folded, rest)])
 
 
-def _parts(cell: Cell) -> tuple[str, str]:
-    """Model and measure: the words of row and column, without those that index."""
-    words = f"{cell.row} {cell.column}".split()
-    if is_low_rank(cell):  # the rows of a table are a family: each of them alone is stable until it jumps
+def _folded(word: str) -> str:
+    return "F1" if SCORE.match(word) else word
+
+
+def part(cell: Cell, unit: str) -> Part:
+    """The part of its table that a cell belongs to."""
+    model, words = _words(cell)
+    if is_low_rank(cell):
         words = ["low_rank", cell.column]
-    model = next((word for word in words if MODEL.match(word)), "")
     if cell.table in (BY_WIDTH, BY_KIND_OF_WORD):
-        return model, cell.column
-    rest = [word for word in words if word != model and (word in PROBES or not INDEX.match(word))]
-    return model, " ".join(rest)
+        words = cell.column.split() if cell.table == BY_KIND_OF_WORD else []
+    return Part(cell.table, model, " ".join(word for word in words if word not in PROBES), unit)
+
+
+def siblings(cell: Cell) -> tuple[str, ...]:
+    """A name that a cell shares with those that differ from it in an index or a convention of scoring alone; not in
+    the text that was read: what was measured on the treebank may depend on no seed."""
+    return tuple(" ".join(word if MODEL.match(word) else NUMBER.sub("#", _folded(word)) for word in name.split())
+                 for name in cell)
+
+
+def _words(cell: Cell) -> tuple[str, list[str]]:
+    """The model that a cell names, and the words of row and column without it and without those that index."""
+    words = f"{cell.row} {cell.column}".split()
+    model = next((word for word in words if MODEL.match(word)), "")
+    return model, [word for word in words if word != model and (word in PROBES or not INDEX.match(word))]
+
+
+def is_divided(cell: Cell) -> bool:
+    """Whether a number is one of many that a score is divided into, so that few spans or words decide it."""
+    return cell.table in (BY_WIDTH, BY_KIND_OF_WORD)
 
 
 def is_low_rank(cell: Cell) -> bool:

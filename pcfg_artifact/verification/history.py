@@ -13,7 +13,7 @@ from pcfg_artifact.verification.claim_outcomes import Comparison, evaluate
 from pcfg_artifact.verification.expectations import Record, Rerun
 from pcfg_artifact.verification.measured import Tables, Value, tabulate
 from pcfg_artifact.verification.relations import Relation
-from pcfg_artifact.verification.spread import quantile
+from pcfg_artifact.verification.scatter import quantile
 
 ODDS = 1e-3  # one honest run in so many may lie farther from the recorded ones than `is_honest` allows
 
@@ -25,19 +25,20 @@ class History:
     by_seed: dict[int, Comparison]
     reruns: dict[Rerun, Comparison]
 
-    def is_honest(self, seed: int | None, slack: float) -> bool:
+    def is_honest(self, seed: int | None, now: Comparison) -> bool:
         """Whether honest runs lie as far from what is recorded as this one; NaN never does."""
-        drift = [c.slack - self.by_seed[rerun.seed].slack for rerun, c in self.reruns.items()
+        drift = [c.lean - self.by_seed[rerun.seed].lean for rerun, c in self.reruns.items()
                  if rerun.seed in self.by_seed]
+        drift = [change for change in drift if change]  # a rerun that changed nothing calculated alike
         if seed is not None and seed in self.by_seed and drift:
             width = quantile(len(drift), ODDS) * math.sqrt(float(np.mean(np.square(drift))))
-            return abs(slack - self.by_seed[seed].slack) <= width
-        slacks = np.array([c.slack for c in self.by_seed.values()])
-        if len(slacks) < 2:
+            return abs(now.lean - self.by_seed[seed].lean) <= width
+        leans = np.array([c.lean for c in self.by_seed.values()])
+        if len(leans) < 2:
             return False
-        width = quantile(len(slacks) - 1, ODDS) * math.sqrt(1 + 1 / len(slacks)) * float(slacks.std(ddof=1))
-        centre = self.by_seed[seed].slack if seed is not None and seed in self.by_seed else float(slacks.mean())
-        return abs(slack - centre) <= width
+        width = quantile(len(leans) - 1, ODDS) * math.sqrt(1 + 1 / len(leans)) * float(leans.std(ddof=1))
+        centre = self.by_seed[seed].lean if seed is not None and seed in self.by_seed else float(leans.mean())
+        return abs(now.lean - centre) <= width
 
     def holds(self) -> dict[str, bool]:
         """By the name of the run: `0` a seed, `0/sse` the same under other arithmetic."""

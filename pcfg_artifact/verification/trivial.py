@@ -21,8 +21,6 @@ def distance(cell: Cell, unit: str, values: Mapping[Cell, float]) -> float:
 
     `values` are the numbers of the run or record that the cell belongs to.
     """
-    if UNTRAINED in f"{cell.row} {cell.column}" or (cell.table == "spread" and cell.column == "sd"):
-        return math.inf  # an untrained model is such an answer itself; a deviation has none
     here = scaled(values.get(cell, math.nan), unit)
     answers = [abs(here - scaled(values[answer], unit)) for answer in _answers(cell, unit) if answer in values]
     if answers:
@@ -44,14 +42,13 @@ def distance(cell: Cell, unit: str, values: Mapping[Cell, float]) -> float:
 def _answers(cell: Cell, unit: str) -> list[Cell]:
     """The cells that hold the trivial answers to what a cell measures."""
     table, row, column = cell
+    if (UNTRAINED in f"{row} {column}" or "unigram" in (row, column) or row.endswith(cells.CONTROL)
+            or (table == "figure_layers" and column == "L0")):
+        return []  # it is such an answer itself
     if unit == "perplexity":
-        if "unigram" in (row, column):
-            return []  # it is that answer
         return [Cell(table, row, "unigram") if table == "against_optimum" else UNIGRAM]
     if table == "table6" and not row.endswith("selectivity"):
-        probe, task = row.split(" ", 1)
-        other = "control" if task != "control" else "relative_depth"
-        return [Cell(table, cells.control_row(probe, other), column)]
+        return [Cell(table, cells.control_row(row.split(" ", 1)[0], cells.CONTROL), column)]
     if table == "table4" and MODEL.match(column):
         probe, setting, metric = row.split(" ")
         return [cells.layer_score(column, probe, setting, cells.TREES, metric, 0), *_baselines(row)]

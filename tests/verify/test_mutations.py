@@ -5,45 +5,37 @@ from __future__ import annotations
 import math
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
-from pcfg_artifact.cells import Cell, find_roles
+from pcfg_artifact.cells import Cell, Roles, find_roles
 from pcfg_artifact.records import EXPECTED, load_record, load_relations
 from pcfg_artifact.verification.claim_outcomes import MISSING, evaluate
 from pcfg_artifact.verification.comparison import FAILING, Judgement, Run, Verdict, judge, passed
 from pcfg_artifact.verification.derived import derive
 from pcfg_artifact.verification.expectations import Record
-from pcfg_artifact.verification.families import is_trained
+from pcfg_artifact.verification.families import UNTRAINED, is_trained
 from pcfg_artifact.verification.measured import Value, tabulate
 from pcfg_artifact.verification.spread import spread_of
 
 MUTATIONS = yaml.safe_load((Path(__file__).parent / "mutations.yaml").read_text(encoding="utf-8"))
 N_AUDITED = 10  # the first mutations: what an audit changed, unnoticed
-# As large as what arithmetic alone may do to a few heads, where a model took another course.
-HIDDEN_BY_DRIFT = ("attended distances 20% shorter",)
+# No larger than what another course of one training does to a few heads, and to the accuracy of random labels.
+HIDDEN_BY_DRIFT = ("attended distances 20% shorter", "control accuracy higher by .05")
 KEYS = {"table", "row", "column", "of", "add", "times", "value", "drop", "copy", "swap"}
 
+# The record of smoke as it is, and one of another treebank and training, of commit 6097f58: what holds of both holds
+# of more than the numbers it was tried on.
+RECORDS = {"committed": EXPECTED, "of commit 6097f58": Path(__file__).parent / "recorded"}
 
-# Seven seeds and three arithmetics of the smoke profile as it was at commit 6097f58: enough to test the judge on,
-# whatever the profile has become since and however many seeds of it are recorded.
-RECORDED = Path(__file__).parent / "recorded"
 
-
-@pytest.fixture(scope="module")
-def record() -> Record:
-    found = load_record("smoke", RECORDED)
+@pytest.fixture(scope="module", params=RECORDS)
+def record(request) -> Record:
+    found = load_record("smoke", RECORDS[request.param])
     assert found is not None
     return found
-
-
-@pytest.mark.parametrize("profile", ["smoke"])
-def test_every_seed_of_the_committed_record_passes_as_itself(profile):
-    committed = load_record(profile)
-    assert committed is not None
-    for seed, values in committed.by_seed.items():
-        assert failures(judged(committed, [], seed, measured_at(committed, values))) == []
 
 
 @pytest.fixture(scope="module")
@@ -73,10 +65,20 @@ def matches(name: str, patterns: str | list[str] | None) -> bool:
     return any(fnmatchcase(name, str(p)) for p in (patterns if isinstance(patterns, list) else [patterns]))
 
 
+def with_roles(change: Any, roles: Roles) -> Any:
+    """A change whose patterns name the models and the last layer that play the roles in braces."""
+    if isinstance(change, dict):
+        return {key: with_roles(value, roles) for key, value in change.items()}
+    if isinstance(change, list):
+        return [with_roles(value, roles) for value in change]
+    return change.format(base=roles.base, fewest_layers=roles.fewest_layers,
+                         last=roles.layers(roles.base)) if isinstance(change, str) else change
+
+
 def mutate(measured: dict[Cell, Value], changes: list[dict]) -> dict[Cell, Value]:
     """The cells with all changes applied to the numbers as they were; derived cells are computed again."""
     before, found = dict(measured), dict(measured)
-    for change in changes:
+    for change in with_roles(changes, find_roles(measured)):
         assert set(change) <= KEYS, change
         n_changed = 0
         for cell, value in before.items():
@@ -121,7 +123,7 @@ def test_a_mutation_fails_and_is_named(record, relations, mutation):
                if j.verdict in FAILING]
     assert not passed(judgements)
     for name in mutation["names"]:
-        assert any(found.startswith(name) for found in failing), (name, failing[:20])
+        assert any(found.startswith(tuple(name.split("|"))) for found in failing), (name, failing[:20])
 
 
 def test_there_are_at_least_twenty_mutations_and_each_has_its_own_name():
@@ -157,14 +159,24 @@ def test_every_arithmetic_passes_by_the_drift_of_the_others(record, relations):
         assert failures(judgements) == [], rerun
 
 
-@pytest.mark.parametrize(("seed", "most"), [("recorded", 0.05), ("another", 0.15)])
-def test_few_trained_numbers_are_not_judged(record, relations, seed, most):
-    chosen = record.seeds[0] if seed == "recorded" else max(record.seeds) + 1
-    judgements = judged(record, relations, chosen, measured_at(record, record.by_seed[record.seeds[0]]))
-    trained = [j for j in judgements if j.against == "record" and is_trained(record.stages[j.cell])]
+def unjudged_share(record: Record, judgements: list[Judgement]) -> float:
+    """Of the numbers that rest on training; each that is not judged says why."""
+    trained = [j for j in judgements if j.against == "record" and is_trained(record.stages[j.cell])
+               and UNTRAINED not in j.name]
     unjudged = [j for j in trained if j.verdict == Verdict.NOT_JUDGED]
     assert all(j.reason for j in unjudged)
-    assert len(unjudged) / len(trained) <= most, (len(unjudged), len(trained))
+    return len(unjudged) / len(trained)
+
+
+def test_few_trained_numbers_are_not_judged_at_a_recorded_seed(record, relations):
+    for seed, values in record.by_seed.items():
+        assert unjudged_share(record, judged(record, relations, seed, measured_at(record, values))) <= 0.05, seed
+
+
+def test_most_trained_numbers_are_judged_at_another_seed(record, relations):
+    """Not more: few spans and few words scatter as far, over seeds, as a trivial answer lies away (docs/CLAIMS.md)."""
+    another = judged(record, relations, max(record.seeds) + 1, measured_at(record, record.by_seed[record.seeds[0]]))
+    assert unjudged_share(record, another) <= 1 / 3
 
 
 def test_limits_of_the_same_model_are_small(record):
@@ -191,11 +203,12 @@ def test_the_record_lies_in_the_repository():
 
 
 def test_a_run_that_took_another_course_is_judged_by_drift_and_means(record, relations):
-    """The changes of the audit, in a run under other arithmetic: its own drift is not among the limits."""
-    rerun, values = next((r, v) for r, v in record.drift.items() if not r.is_probes_only)
-    others = record.without_arithmetic(rerun.arithmetic)
-    for mutation in MUTATIONS[:N_AUDITED]:
-        if mutation["id"] in HIDDEN_BY_DRIFT:
-            continue
-        changed = mutate(measured_at(record, values), mutation["change"])
-        assert failures(judged(others, relations, rerun.seed, changed)), mutation["id"]
+    """The changes of the audit, in runs under other arithmetic: their own drift is not among the limits."""
+    whole = [(rerun, values) for rerun, values in record.drift.items() if not rerun.is_probes_only]
+    assert whole
+    for rerun, values in whole:
+        others = record.without_arithmetic(rerun.arithmetic)
+        for mutation in MUTATIONS[:N_AUDITED]:
+            if mutation["id"] not in HIDDEN_BY_DRIFT:
+                changed = mutate(measured_at(record, values), mutation["change"])
+                assert failures(judged(others, relations, rerun.seed, changed)), (rerun, mutation["id"])
