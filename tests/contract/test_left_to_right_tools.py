@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -204,18 +205,51 @@ def test_a_model_that_is_not_causal_is_refused(grammar_folder, tmp_path, capsys)
     folder = tmp_path / "model"
     tiny_gpt2(folder, ["dogs"])
     (folder / "model.safetensors").unlink()
-    RobertaForMaskedLM(RobertaConfig(vocab_size=8, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
+    RobertaForMaskedLM(RobertaConfig(vocab_size=9, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
                                      intermediate_size=8, initializer_range=0.5)).save_pretrained(folder)
     assert main(["surprisal", "--grammar", grammar_folder, "--model", str(folder)]) == 2
     assert "is not causal" in capsys.readouterr().err
 
 
-def test_a_damaged_model_folder_is_refused(grammar_folder, tmp_path, capsys):
+def change_weights(folder, change):
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(folder / "model.safetensors")
+    save_file(change(weights), folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def pickled(folder):
+    import torch
+    from safetensors.torch import load_file
+
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+
+
+@pytest.mark.parametrize(("damage", "message"), [
+    (lambda folder: (folder / "model.safetensors").write_bytes(b"no weights"), "cannot be loaded as a causal model"),
+    (lambda folder: change_weights(folder, lambda w: {f"x.{name}": w[name] for name in w}),
+     "weights of the GPT2LMHeadModel .* are not in its safetensors"),
+    (lambda folder: change_weights(folder, lambda w: {name: w[name] * math.nan for name in w}),
+     "a prediction of the model is nan"),
+    (lambda folder: change_weights(folder, lambda w: w | {
+        f"transformer.h.2.{part}": w[f"transformer.h.1.{part}"].clone() for part in ("ln_1.weight", "ln_1.bias")}),
+     "more layers than"),
+    (pickled, "the weights as safetensors"),
+    (lambda folder: (folder / "config.json").write_text("[]"), "describes no model that transformers knows"),
+    (lambda folder: (folder / "tokenizer.json").write_text("[]"), "its tokenizer is damaged"),
+    (lambda folder: (folder / "tokenizer.json").unlink(), "holds no tokenizer"),
+    (lambda folder: tiny_gpt2(folder / "more", ["dogs", "cats", "bark"]).save_pretrained(folder),
+     "tokens, the model has embeddings for"),
+])
+def test_a_damaged_model_folder_is_refused(damage, message, grammar_folder, tmp_path, capsys):
     folder = tmp_path / "model"
     tiny_gpt2(folder, ["dogs"])
-    (folder / "model.safetensors").write_bytes(b"no weights")
+    damage(folder)
     assert main(["surprisal", "--grammar", grammar_folder, "--model", str(folder)]) == 2
-    assert "cannot be loaded as a causal model" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert re.search(message, said), said
+    assert [line.startswith("error: ") for line in said.splitlines()].count(True) == 1
 
 
 # ---- bench prefix ----------------------------------------------------------------------------------------------------
