@@ -126,6 +126,39 @@ def test_a_grammar_whose_trees_may_not_end_is_said_to_be_one(tmp_path, capsys, m
     assert 2 ** -sum(float(row["surprisal"]) for row in rows) == pytest.approx(0.3 / (3 / 7))
 
 
+@pytest.mark.parametrize("tool", ["next", "surprisal"])
+@pytest.mark.parametrize("how", ["refused", "given and never touched"])
+def test_a_sentence_whose_chart_does_not_fit_is_refused(tool, how, grammar_folder, capsys, monkeypatch):
+    def refuse(*_):
+        raise MemoryError("Unable to allocate 47.7 GiB")
+
+    if how == "refused":
+        monkeypatch.setattr("pcfg_artifact.parsing.prefix.kernels.new_state", refuse)
+    else:
+        monkeypatch.setattr("pcfg_artifact.parsing.prefix.available_memory", lambda: 10_000)
+    monkeypatch.setattr("sys.stdin", io.StringIO("dogs " * 60 + "\n"))
+    assert main([tool, "--grammar", grammar_folder, *(["dogs " * 60] if tool == "next" else [])]) == 2
+    said = capsys.readouterr().err
+    assert re.search("the chart of (60|the first 60) words", said), said
+
+
+@pytest.mark.parametrize(("data", "code", "message"), [
+    (b"\xef\xbb\xbfdogs bark\r\n", 0, "\t1\tdogs\t"), (b"dogs\0bark\n", 2, "holds a NUL"),
+    (b"dogs b\xe4rk\n", 2, "cannot read sentences")])
+def test_surprisal_reads_text_files_as_parse_does(data, code, message, grammar_folder, tmp_path, capsys):
+    (tmp_path / "s.txt").write_bytes(data)
+    assert main(["surprisal", "--grammar", grammar_folder, str(tmp_path / "s.txt")]) == code
+    said = capsys.readouterr()
+    assert message in said.out + said.err
+    assert "unknown" not in said.out
+
+
+def test_surprisal_without_standard_input_is_refused(grammar_folder, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdin", None)
+    assert main(["surprisal", "--grammar", grammar_folder]) == 2
+    assert "standard input is closed" in capsys.readouterr().err
+
+
 # ---- a causal model --------------------------------------------------------------------------------------------------
 
 
