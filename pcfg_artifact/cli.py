@@ -67,6 +67,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         _say(f"error: {error.strerror or error}{where}; correct it and run the same command again")
         _drop_output()
         return 2
+    except MemoryError as error:
+        _say(f"error: there is not enough memory ({error or 'the machine gave none'}); give shorter sentences or a "
+             f"smaller grammar")
+        return 2
     except Exception:
         if interrupts:  # Ctrl-C while a compiled module is imported arrives as the ImportError of that module
             return _interrupted()

@@ -6,11 +6,13 @@ describes are refused, since transformers would put random numbers in their plac
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
 from transformers.utils import logging
 
 from pcfg_artifact import storage
@@ -19,7 +21,9 @@ from pcfg_artifact.cells import CAUSAL, model_size
 from pcfg_artifact.errors import UsageError
 
 UNREAD = ("pooler.",)  # weights that no probe reads, and that models trained on masked words do not have
+KINDS = {AutoModel: "an encoder", AutoModelForMaskedLM: "a masked model", AutoModelForCausalLM: "a causal model"}
 SHOWN_NAMES = 3
+MOST_LAYERS = 1000  # the deepest models that people share have less than 200
 VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model", "*.tiktoken")  # one of them, in any tokenizer
 
 
@@ -58,10 +62,7 @@ def load_encoder(folder: Path, *, attention: str = "sdpa") -> tuple[Any, Any]:
     model = _load_weights(AutoModel, folder, attn_implementation=attention, dtype=torch.float32)
     if getattr(model.config, "is_encoder_decoder", False):
         raise UsageError(f"{folder} holds a model with a decoder; give an encoder such as BERT or RoBERTa")
-    n_tokens, n_embedded = len(tokenizer), model.get_input_embeddings().num_embeddings
-    if n_tokens > n_embedded:
-        raise UsageError(f"the tokenizer in {folder} has {n_tokens} tokens, the model has embeddings for {n_embedded}; "
-                         f"give a folder whose model and tokenizer were saved together")
+    _check_vocabulary(model, tokenizer, folder)
     return model.eval(), tokenizer
 
 
@@ -72,10 +73,13 @@ def load_masked_lm(folder: Path) -> tuple[Any, Any]:
 
 def load_causal_lm(folder: Path) -> tuple[Any, Any]:
     """(model, tokenizer) of a causal language model, its head included."""
-    return _load_weights(AutoModelForCausalLM, folder).eval(), load_tokenizer(folder)
+    model, tokenizer = _load_weights(AutoModelForCausalLM, folder), load_tokenizer(folder)
+    _check_vocabulary(model, tokenizer, folder)
+    return model.eval(), tokenizer
 
 
 def load_tokenizer(folder: Path, **options: Any) -> Any:
+    _check_config(folder)  # before the tokenizer, which reads it too and would be blamed
     if not any(file for pattern in VOCABULARIES for file in folder.glob(pattern)):
         # transformers would make one without words from config.json
         raise UsageError(f"{folder} holds no tokenizer (none of {', '.join(VOCABULARIES)}); save the model's own there "
@@ -83,19 +87,40 @@ def load_tokenizer(folder: Path, **options: Any) -> Any:
     try:
         return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False, **options)
     except Exception as error:  # tokenizers raises bare Exceptions, and a foreign file can cause any
-        raise UsageError(f"{folder} cannot be loaded as an encoder: its tokenizer is damaged "
-                         f"({_first_line(error)}); save a fast tokenizer there with save_pretrained") from error
+        raise UsageError(f"{folder} cannot be loaded: its tokenizer is damaged ({_first_line(error)}); save a fast "
+                         f"tokenizer there with save_pretrained") from error
+
+
+def _check_config(folder: Path) -> None:
+    try:
+        n_layers = getattr(AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False),
+                           "num_hidden_layers", 0)
+    except Exception as error:  # a foreign config.json can cause any
+        raise UsageError(f"{folder / 'config.json'} describes no model that transformers knows ({_first_line(error)}); "
+                         f"give a folder written by save_pretrained") from error
+    # Each layer is an object in memory before a weight is read: a number in a small file must not fill the machine.
+    if isinstance(n_layers, int) and not 0 <= n_layers <= MOST_LAYERS:
+        raise UsageError(f"{folder / 'config.json'} describes a model of {n_layers:,} layers, expected 0 to "
+                         f"{MOST_LAYERS:,}")
+
+
+def _check_vocabulary(model: Any, tokenizer: Any, folder: Path) -> None:
+    n_tokens, n_embedded = 1 + max(tokenizer.get_vocab().values()), model.get_input_embeddings().num_embeddings
+    if n_tokens > n_embedded:
+        raise UsageError(f"the tokenizer in {folder} has {n_tokens} tokens, the model has embeddings for {n_embedded}; "
+                         f"give a folder whose model and tokenizer were saved together")
 
 
 def _load_weights(kind: Any, folder: Path, **options: Any) -> Any:
     """The model of a folder, every weight of it from the folder's safetensors."""
     logging.set_verbosity_error()  # it warns of heads that no probe reads
     logging.disable_progress_bar()
+    _check_config(folder)
     try:
         model, found = kind.from_pretrained(folder, local_files_only=True, trust_remote_code=False,
                                             use_safetensors=True, output_loading_info=True, **options)
-    except Exception as error:  # a foreign config.json can cause any
-        raise UsageError(f"{folder} cannot be loaded as an encoder ({_first_line(error)}); give a folder written "
+    except Exception as error:  # a foreign file can cause any
+        raise UsageError(f"{folder} cannot be loaded as {KINDS[kind]} ({_first_line(error)}); give a folder written "
                          f"by save_pretrained, with config.json and the weights as safetensors") from error
     missing = sorted(name for name in found["missing_keys"] if not name.startswith(UNREAD))
     if missing:
@@ -104,7 +129,25 @@ def _load_weights(kind: Any, folder: Path, **options: Any) -> Any:
                          f"describes are not in its safetensors: {_some(missing)}"
                          + (f"; there are {len(others)} others instead: {_some(others)}" if others else "")
                          + "; save the model again, or give its tensors the names that transformers gives them")
+    surplus = sorted(_surplus_layers(model, found["unexpected_keys"]))
+    if surplus:
+        raise UsageError(f"the safetensors of {folder} hold more layers than its config.json describes: "
+                         f"{_some(surplus)}; correct num_hidden_layers, or save the model again")
     return model
+
+
+def _surplus_layers(model: Any, names: Iterable[str]) -> set[str]:
+    """Of the weights that the model does not use, those of layers behind its last one; heads are no layers."""
+    lengths = {name: len(module) for name, module in model.named_modules() if isinstance(module, torch.nn.ModuleList)}
+    surplus = set()
+    for name in names:
+        for match in re.finditer(r"\.(\d+)\.", name):
+            stack = name[:match.start()]
+            # A file of a model with a head has the name of the model without it in front.
+            length = lengths.get(stack, lengths.get(stack.partition(".")[2]))
+            if length is not None and int(match[1]) >= length:
+                surplus.add(name[:match.end() - 1])
+    return surplus
 
 
 def _some(names: list[str]) -> str:

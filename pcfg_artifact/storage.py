@@ -40,7 +40,8 @@ def atomic_open(path: Path, mode: str = "wb") -> Iterator[IO[Any]]:
         raise StageError(f"cannot write {path}: {error.strerror or error}; free space or choose another --out, "
                          f"then run the same command again") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # there may be no such folder; what is wrong is said above
+            temporary.unlink(missing_ok=True)
 
 
 def announce(event: str, path: Path) -> None:

@@ -171,7 +171,12 @@ class Prefix:
         self._log = log
         self._tables = self.grammar.tables if log is None else self.grammar.log_tables
         self._longest = longest
-        self._state = kernels.new_state(self._tables, longest)
+        try:  # nothing of it is touched yet, so that even far too much may be given
+            self._state = kernels.new_state(self._tables, longest)
+        except MemoryError as error:
+            raise UsageError(f"the chart of {longest:,} words cannot be held in memory ({error}); leave out sentences "
+                             f"of that length") from error
+        _check_memory(self.n_bytes, longest)
         self._row = np.empty(self.grammar.pcfg.n_words + 1)
         self.log_prob, self.n_open = self.grammar.log_total, 0.0
         if not kernels.begin(self._tables, self._state, self._row, log):

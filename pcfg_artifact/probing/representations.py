@@ -117,7 +117,8 @@ def padded_batches(tokenizer: Any, sentences: Sequence[Sequence[str]], pooling: 
     for bucket in length_buckets(n_pieces, max_tokens):
         longest = max(n_pieces[s] for s in bucket)
         n_rows = np.array([len(sentences[s]) + 2 for s in bucket])
-        ids = torch.full((len(bucket), longest), tokenizer.pad_token_id, dtype=torch.long)
+        # Masked, so that any token would do where the tokenizer has none of its own for it, as GPT-2's.
+        ids = torch.full((len(bucket), longest), tokenizer.pad_token_id or 0, dtype=torch.long)
         mask = torch.zeros((len(bucket), longest), dtype=torch.long)
         weights = torch.zeros((len(bucket), int(n_rows.max()), longest))
         for b, s in enumerate(bucket):

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -36,20 +35,12 @@ class CausalModel:
     """A causal language model and its tokenizer, from a folder on disk."""
 
     def __init__(self, folder: Path) -> None:
-        from safetensors import SafetensorError
-        from transformers import AutoModelForCausalLM, AutoTokenizer  # here: it takes seconds
+        from pcfg_artifact.encoders import load_causal_lm  # here: it takes seconds
 
         if not (folder / "config.json").is_file():
             raise UsageError(f"--model {folder} is no model folder (it has no config.json); give the folder of a "
                              f"causal Hugging Face model")
-        try:
-            self.tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-            self.model: Any = AutoModelForCausalLM.from_pretrained(folder, local_files_only=True,
-                                                                   trust_remote_code=False).eval()
-        except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-            first_line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            raise UsageError(f"--model {folder} cannot be loaded as a causal model with its tokenizer "
-                             f"({first_line})") from error
+        self.model, self.tokenizer = load_causal_lm(folder)
         if not self.tokenizer.is_fast:
             raise UsageError(f"--model {folder} has a tokenizer that does not say where its pieces lie; save it with "
                              f"its fast tokenizer (tokenizer.json)")
@@ -124,11 +115,15 @@ class CausalModel:
         """(n - 1, tokens) log probabilities of tokens 1 .. n-1 given those before."""
         with torch.no_grad():
             logits = self.model(input_ids=torch.tensor([ids])).logits[0, :-1]
-        return torch.log_softmax(logits.double(), dim=-1).numpy()
+        log_probs = torch.log_softmax(logits.double(), dim=-1).numpy()
+        if np.isnan(log_probs).any():
+            raise UsageError("a prediction of the model is nan: its weights are damaged, or training went astray; use "
+                             "another --model")
+        return log_probs
 
     def _check_causal(self, folder: Path) -> None:
         """An encoder loads as a causal model too, and sees the word it should predict."""
-        n_tokens = self.model.config.vocab_size
+        n_tokens = self.model.get_input_embeddings().num_embeddings
         first, other = [0, 1 % n_tokens, 0], [0, 1 % n_tokens, n_tokens - 1]
         if n_tokens > 1 and np.abs(self._log_probs(first) - self._log_probs(other)).max() > SAME:
             raise UsageError(f"--model {folder} is not causal: its prediction of a word changes with the word itself; "

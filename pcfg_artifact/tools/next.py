@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     names = (*grammar.words, END)
     ranked = [(names[w], float(row[w])) for w in np.argsort(-row, kind="stable")[:args.n] if row[w] > 0]
     read_as = {word: grammar.words[w] for word, w in zip(words, found.ids, strict=True) if grammar.words[w] != word}
-    entropy, n_open = float(found.entropy[-1]) / math.log(2), float(found.n_open[-1])
+    entropy, n_open = float(found.entropy[-1]) / math.log(2) + 0.0, float(found.n_open[-1])  # no minus before 0
     if args.json:
         print(json.dumps({"prefix": words, "read_as": read_as, "log_prob": float(found.log_prefix[-1]),
                           "entropy": entropy, "open": n_open, "words": dict(ranked)}))

@@ -97,6 +97,8 @@ def run(args: argparse.Namespace) -> int:
     if args.treebank is None and (args.evalb is not None or args.labelled):
         raise UsageError("--labelled and --evalb score trees of a treebank; give it with --treebank SOURCE")
     refuse_counts(("--max-length", args.max_length, 1), ("--limit", args.limit, 1))
+    if args.evalb is not None:
+        args.evalb.mkdir(parents=True, exist_ok=True)  # now, not when all is scored
     grammar = load_grammar(args.grammar)
     attempts: Counter[int] = Counter()
     needs_latent = args.decode == "latent" or (args.treebank is not None and LatentPCFG.is_in(args.grammar))

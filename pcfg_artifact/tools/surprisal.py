@@ -18,17 +18,16 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.parsing import next_words
 from pcfg_artifact.parsing.prefix_grammar import prefix_grammar
 from pcfg_artifact.tools.arguments import add_grammar_argument, load_grammar
 from pcfg_artifact.tools.next import END, why_impossible
+from pcfg_artifact.tools.sentences import HELP, read_sentences
 
 EXAMPLE = "run_all.sh surprisal --grammar my_grammar sentences.txt > surprisal.tsv"
 COLUMNS = ("sentence", "position", "word", "surprisal", "entropy", "open")
@@ -37,7 +36,7 @@ ALL_FINITE = 1e-9  # from 1: grammars whose trees all end differ from it by roun
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_grammar_argument(parser)
-    parser.add_argument("file", nargs="?", default="-", metavar="FILE", help="sentences (- = standard input)")
+    parser.add_argument("file", nargs="?", default="-", metavar="FILE", help=HELP)
     parser.add_argument("--model", type=Path, metavar="DIR",
                         help="the folder of a causal Hugging Face model, whose surprisal is added")
 
@@ -54,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         model = causal.CausalModel(args.model)
         print(model.description(), file=sys.stderr)
     print("\t".join([*COLUMNS, *(causal.COLUMNS if model else ()), "note"]))
-    for number, words in enumerate(read_lines(args.file), start=1):
+    for number, words in enumerate(read_sentences(args.file), start=1):
         rows = sentence_rows(grammar, words)
         if model:
             ids = grammar.encode(words)
@@ -87,14 +86,3 @@ def sentence_rows(grammar: PCFG, words: list[str]) -> list[list[str]]:
 def bits(value: float) -> str:
     """Enough digits to add up a sentence to 1e-9; no minus before 0."""
     return f"{value + 0.0:.12g}"
-
-
-def read_lines(name: str) -> Iterator[list[str]]:
-    """The words of every line."""
-    try:
-        with (sys.stdin if name == "-" else Path(name).open(encoding="utf-8")) as file:
-            for line in file:
-                yield line.split()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read sentences from {name} ({error}); "
-                         f"give a text file, one sentence a line") from error

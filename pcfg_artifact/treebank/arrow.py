@@ -43,7 +43,7 @@ def sentences(path: Path) -> Iterator[list[str]]:
         where = f"{path}, {name}"
         column = _column(split, SENTENCE_COLUMNS, where)
         if column == "words":
-            yield from _values(split, column, where)
+            yield from _word_lists(split, where)
         elif column == "text":
             yield from (row.split() for row in _texts(split, column, where))
         else:
@@ -88,6 +88,16 @@ def _values(split: Dataset, column: str, where: str) -> Iterator[Any]:
             if value is None:
                 raise TreebankError(f"{where}: row {n} has no {column}; leave such rows out of the dataset")
             yield value
+
+
+def _word_lists(split: Dataset, where: str) -> Iterator[list[str]]:
+    """Words as a text file would give them: a tree or a table with another one could not be read back."""
+    for n, words in enumerate(_values(split, "words", where), start=1):
+        for word in words:
+            if word is None or word.split() != [word] or "\0" in word:
+                raise TreebankError(f"{where}: row {n} has the word {word!r}, expected text without white space; join "
+                                    f"its parts by _, or leave the row out")
+        yield words
 
 
 def _texts(split: Dataset, column: str, where: str) -> Iterator[str]:

@@ -16,6 +16,12 @@ def metric(**changes):
     return Metric(**{"table": "t", "row": "r", "column": "c", "seed": 0, "value": 1.0, "n": 1, "unit": "x"} | changes)
 
 
+def test_a_file_in_the_place_of_a_folder_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(StageError, match=r"cannot write .*file/a\.txt: (Not a directory|File exists)"):
+        storage.write_text(tmp_path / "file" / "a.txt", "x")
+
+
 def test_a_failed_write_leaves_the_old_file_and_no_temporary_one(tmp_path):
     storage.write_text(tmp_path / "a.txt", "old")
     def fail_halfway():

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -125,6 +126,39 @@ def test_a_grammar_whose_trees_may_not_end_is_said_to_be_one(tmp_path, capsys, m
     assert 2 ** -sum(float(row["surprisal"]) for row in rows) == pytest.approx(0.3 / (3 / 7))
 
 
+@pytest.mark.parametrize("tool", ["next", "surprisal"])
+@pytest.mark.parametrize("how", ["refused", "given and never touched"])
+def test_a_sentence_whose_chart_does_not_fit_is_refused(tool, how, grammar_folder, capsys, monkeypatch):
+    def refuse(*_):
+        raise MemoryError("Unable to allocate 47.7 GiB")
+
+    if how == "refused":
+        monkeypatch.setattr("pcfg_artifact.parsing.prefix.kernels.new_state", refuse)
+    else:
+        monkeypatch.setattr("pcfg_artifact.parsing.prefix.available_memory", lambda: 10_000)
+    monkeypatch.setattr("sys.stdin", io.StringIO("dogs " * 60 + "\n"))
+    assert main([tool, "--grammar", grammar_folder, *(["dogs " * 60] if tool == "next" else [])]) == 2
+    said = capsys.readouterr().err
+    assert re.search("the chart of (60|the first 60) words", said), said
+
+
+@pytest.mark.parametrize(("data", "code", "message"), [
+    (b"\xef\xbb\xbfdogs bark\r\n", 0, "\t1\tdogs\t"), (b"dogs\0bark\n", 2, "holds a NUL"),
+    (b"dogs b\xe4rk\n", 2, "cannot read sentences")])
+def test_surprisal_reads_text_files_as_parse_does(data, code, message, grammar_folder, tmp_path, capsys):
+    (tmp_path / "s.txt").write_bytes(data)
+    assert main(["surprisal", "--grammar", grammar_folder, str(tmp_path / "s.txt")]) == code
+    said = capsys.readouterr()
+    assert message in said.out + said.err
+    assert "unknown" not in said.out
+
+
+def test_surprisal_without_standard_input_is_refused(grammar_folder, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdin", None)
+    assert main(["surprisal", "--grammar", grammar_folder]) == 2
+    assert "standard input is closed" in capsys.readouterr().err
+
+
 # ---- a causal model --------------------------------------------------------------------------------------------------
 
 
@@ -204,18 +238,51 @@ def test_a_model_that_is_not_causal_is_refused(grammar_folder, tmp_path, capsys)
     folder = tmp_path / "model"
     tiny_gpt2(folder, ["dogs"])
     (folder / "model.safetensors").unlink()
-    RobertaForMaskedLM(RobertaConfig(vocab_size=8, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
+    RobertaForMaskedLM(RobertaConfig(vocab_size=9, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
                                      intermediate_size=8, initializer_range=0.5)).save_pretrained(folder)
     assert main(["surprisal", "--grammar", grammar_folder, "--model", str(folder)]) == 2
     assert "is not causal" in capsys.readouterr().err
 
 
-def test_a_damaged_model_folder_is_refused(grammar_folder, tmp_path, capsys):
+def change_weights(folder, change):
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(folder / "model.safetensors")
+    save_file(change(weights), folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def pickled(folder):
+    import torch
+    from safetensors.torch import load_file
+
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+
+
+@pytest.mark.parametrize(("damage", "message"), [
+    (lambda folder: (folder / "model.safetensors").write_bytes(b"no weights"), "cannot be loaded as a causal model"),
+    (lambda folder: change_weights(folder, lambda w: {f"x.{name}": w[name] for name in w}),
+     "weights of the GPT2LMHeadModel .* are not in its safetensors"),
+    (lambda folder: change_weights(folder, lambda w: {name: w[name] * math.nan for name in w}),
+     "a prediction of the model is nan"),
+    (lambda folder: change_weights(folder, lambda w: w | {
+        f"transformer.h.2.{part}": w[f"transformer.h.1.{part}"].clone() for part in ("ln_1.weight", "ln_1.bias")}),
+     "more layers than"),
+    (pickled, "the weights as safetensors"),
+    (lambda folder: (folder / "config.json").write_text("[]"), "describes no model that transformers knows"),
+    (lambda folder: (folder / "tokenizer.json").write_text("[]"), "its tokenizer is damaged"),
+    (lambda folder: (folder / "tokenizer.json").unlink(), "holds no tokenizer"),
+    (lambda folder: tiny_gpt2(folder / "more", ["dogs", "cats", "bark"]).save_pretrained(folder),
+     "tokens, the model has embeddings for"),
+])
+def test_a_damaged_model_folder_is_refused(damage, message, grammar_folder, tmp_path, capsys):
     folder = tmp_path / "model"
     tiny_gpt2(folder, ["dogs"])
-    (folder / "model.safetensors").write_bytes(b"no weights")
+    damage(folder)
     assert main(["surprisal", "--grammar", grammar_folder, "--model", str(folder)]) == 2
-    assert "cannot be loaded as a causal model" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert re.search(message, said), said
+    assert [line.startswith("error: ") for line in said.splitlines()].count(True) == 1
 
 
 # ---- bench prefix ----------------------------------------------------------------------------------------------------

@@ -84,6 +84,13 @@ def remove_tokenizer(folder):
         path.unlink()
 
 
+def move_a_token(folder):
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    tokenizer["model"]["vocab"]["cow"] = 100_000
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+
+
+NO_MODEL = "config.json describes no model that transformers knows"
 DAMAGES = {
     "renamed tensors": (rename_tensors, "are not in its safetensors: embeddings.LayerNorm.bias, .* others instead: "
                                         "student.lm_head.bias"),
@@ -92,9 +99,15 @@ DAMAGES = {
     "another shape": (lambda folder: change_config(folder, hidden_size=16), "cannot be loaded as an encoder"),
     "fewer words than tokens": (add_tokens, "has 16 tokens, the model has embeddings for 14"),
     "truncated weights": (truncate(WEIGHTS), "cannot be loaded as an encoder"),
-    "a list for a config": (lambda folder: (folder / "config.json").write_text("[]"), "cannot be loaded as an encoder"),
-    "layers of text": (lambda folder: change_config(folder, num_hidden_layers="x"), "cannot be loaded as an encoder"),
-    "an unknown kind": (lambda folder: change_config(folder, model_type="oracle"), "cannot be loaded as an encoder"),
+    "a list for a config": (lambda folder: (folder / "config.json").write_text("[]"), NO_MODEL),
+    "nothing for a config": (lambda folder: (folder / "config.json").write_text("null"), NO_MODEL),
+    "layers of text": (lambda folder: change_config(folder, num_hidden_layers="x"), NO_MODEL),
+    "an unknown kind": (lambda folder: change_config(folder, model_type="oracle"), NO_MODEL),
+    "fewer than no layers": (lambda folder: change_config(folder, num_hidden_layers=-1), "a model of -1 layers"),
+    "a million layers": (lambda folder: change_config(folder, num_hidden_layers=10**6), "a model of 1,000,000 layers"),
+    "more layers than it says": (lambda folder: change_config(folder, num_hidden_layers=1),
+                                 "hold more layers than its config.json describes: roberta.encoder.layer.1;"),
+    "a token far away": (move_a_token, "has 100001 tokens, the model has embeddings for 14"),
     "damaged tokenizer": (truncate("tokenizer.json"), "its tokenizer is damaged"),
     "no tokenizer": (remove_tokenizer, "holds no tokenizer"),
 }
@@ -116,6 +129,15 @@ def test_a_folder_that_does_not_fit_is_refused_by_name(damage, folder, treebank,
     errors = [line for line in said.err.splitlines() if line.startswith("error: ")]
     assert len(errors) == 1
     assert re.search(expected, errors[0]), errors[0]
+
+
+def test_a_tokenizer_without_a_padding_token_is_no_obstacle(folder, treebank, capsys):
+    assert probe(folder, treebank) == 0
+    expected = capsys.readouterr().out
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
+    assert load_encoder(folder)[1].pad_token_id is None
+    assert probe(folder, treebank) == 0
+    assert capsys.readouterr().out == expected
 
 
 def test_enormous_weights_end_with_an_answer_or_one_message(folder, treebank, capsys):

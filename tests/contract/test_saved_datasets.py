@@ -80,6 +80,13 @@ def test_sentences_are_read_from_text_or_words_or_trees(save, columns):
     assert list(read_sentences(str(save("corpus", columns)))) == [["she", "runs"], ["cats", "sleep"]]
 
 
+@pytest.mark.parametrize("word", ["New York", "New\tYork", "", "\0", None])
+def test_words_that_no_text_file_could_hold_are_refused(word, save):
+    folder = save("corpus", {"words": [["she", "runs"], ["in", word]]})
+    with pytest.raises(TreebankError, match="row 2 has the word"):
+        list(read_sentences(str(folder)))
+
+
 def test_parse_takes_a_dataset_for_a_file_of_sentences(save, tmp_path, capsys):
     (tmp_path / "rules.txt").write_text("ROOT -> S 1\nS -> A B 1\nA -> 'she' 1\nB -> 'runs' 1\n")
     folder = save("corpus", {"text": ["she runs", "", "she runs"]})

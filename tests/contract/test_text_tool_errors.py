@@ -179,6 +179,21 @@ def test_a_set_value_that_yaml_cannot_make_a_value_of_is_refused(value, tmp_path
     assert len(said) < 1000
 
 
+def test_a_folder_for_evalb_that_cannot_be_one_is_refused_before_anything_is_scored(rules, treebank, capsys,
+                                                                                  monkeypatch):
+    monkeypatch.setattr("pcfg_artifact.tools.parse.load_grammar", lambda _: pytest.fail("the grammar was read"))
+    for folder in (treebank, treebank / "x", "x" * 300):
+        refused(capsys, "parse", "--grammar", rules, "--treebank", treebank, "--evalb", folder)
+
+
+def test_memory_that_is_not_there_is_said(rules, capsys, monkeypatch):
+    def refuse(_):
+        raise MemoryError
+
+    monkeypatch.setattr("pcfg_artifact.tools.mask.load_grammar", refuse)
+    assert "there is not enough memory" in refused(capsys, "mask", "--grammar", rules, "[MASK]")
+
+
 # ---- streams ---------------------------------------------------------------------------------------------------------
 
 

@@ -12,6 +12,7 @@ TREE = "(S (NP-SBJ (DT the) (NN cat)) (VP (VBZ sees) (NP (DT the) (NN {}))) (. .
 NUMBERS = ["-1", "0", "1", "2", "7", "-0", "nan", "1e3", "", "x", "0x10", "１", "9" * 30, "-" + "9" * 30, "1.5", "--"]
 # Work that is asked for is done: counts of sentences stay small.
 SMALL = [number for number in NUMBERS if not number.startswith("99")]
+PREFIXES = ["", "hello", "hello world", "world", "é", "hello [END]", "hello " * 60, "\t", "-n", "\udcff", "\0"]
 SETTINGS = ["seed", "grammar.cutoff", "grammar.variant", "sample.max_length", "sample.n_validation", "pretrain.models",
             "construct.lengths", "machine.device", "cost", "cost.grammar", "grammar", "a.b.c.d", "", ".", "verify.seed"]
 VALUES = [*NUMBERS, "2026-13-45", "[" * 2000, "{a: 1}", "[1, 2]", "null", "~", "!!int x", "*a", "&a [*a]", "vm", "cpu",
@@ -35,6 +36,10 @@ def world(tmp_path_factory):
     (root / "bank").mkdir()
     (root / "bank" / "a.mrg").write_text(TREE.format("dog") * 30)
     (root / "bank" / "loop").symlink_to(root / "bank")
+    (root / "model").mkdir()
+    (root / "model" / "config.json").write_text("[]")
+    (root / "run" / "grammar").mkdir(parents=True)
+    (root / "run" / "grammar" / "manifest.json").write_text('{"stage": "grammar"}')
     (root / "sentences").write_text("the cat sees the dog .\n\nhello ( world )\n" + "x " * 90 + "\n")
     others = ["", ".", "/dev/null", "/dev/null/x", "x" * 300, "-", "~", root / "nowhere", root / "é\udcff"]
     return root, [str(path) for path in (*root.iterdir(), *others)]
@@ -49,16 +54,25 @@ def options_of(rng, tool, root, paths):
     out = rng.choice([str(root / "out" / str(rng.randrange(5))), rng.choice(paths)])
     table = {
         "learn": [["--treebank", treebank], ["--out", out], ["--split", rng.choice(["all", "train", "x"])],
-                  ["--variant", rng.choice(["vm", "novm", ""])], ["--cutoff", number], ["--skip-bad-trees"]],
+                  ["--variant", rng.choice(["vm", "novm", ""])], ["--cutoff", number], ["--skip-bad-trees"],
+                  ["--leaf-format", rng.choice(["plain", "word-lemma", ""])]],
         "sample": [["--grammar", grammar], ["-n", small], ["--seed", number], ["--trees"], ["--max-length", number],
                    ["--out", out], ["--shard-size", number], ["--workers", rng.choice(["1", "2", "0", "-1", "x"])]],
         "parse": [["--grammar", grammar], [rng.choice(paths)], ["--unbinarise"],
                   ["--decode", rng.choice(["recall", "viterbi", "latent"])], ["--treebank", treebank],
                   ["--split", rng.choice(["all", "train", "test"])],
                   ["--max-length", number], ["--limit", number], ["--conventions", rng.choice(["PB", "KIM", "x"])],
-                  ["--skip-bad-trees"], ["--seed", number], ["--backend", rng.choice(["cpu", "reference", "x"])]],
+                  ["--skip-bad-trees"], ["--seed", number], ["--backend", rng.choice(["cpu", "reference", "x"])],
+                  ["--scores"], ["--labelled"], ["--evalb", out], ["--leaf-format", rng.choice(["auto", "word-lemma"])],
+                  ["--punctuation", rng.choice(["auto", "penn", "form", "x"])]],
         "mask": [["--grammar", grammar], ["-n", number], ["--json"],
                  [rng.choice(["hello [MASK]", "[MASK]", "", "[MASK] " * 3, "é [MASK]", "hello " * 60 + "[MASK]"])]],
+        "next": [["--grammar", grammar], [rng.choice(PREFIXES)], ["-n", number], ["--json"]],
+        "surprisal": [["--grammar", grammar], [rng.choice(paths)], ["--model", rng.choice(paths)]],
+        "compare": [[rng.choice(paths)], [rng.choice(paths)], ["--out", out], ["-n", number], ["--all"],
+                    ["--least", number]],
+        "export": [["--run", rng.choice(paths)], ["--out", out], ["--licence", rng.choice(["cc0", "", "\n- x: y"])],
+                   ["--splits", rng.choice(["validation", "probe_test", "x", ""])]],
         "": [["--treebank", treebank], ["--set", f"{rng.choice(SETTINGS)}={rng.choice(VALUES)}"], ["--out", out],
              ["--profile", rng.choice(["smoke", "paper", "x"])], ["--only", rng.choice(["grammar", "sample", ""])],
              ["--to", rng.choice(["grammar", "verify", "x"])], ["--force"], ["--skip-bad-trees"]],
@@ -71,7 +85,7 @@ def test_hostile_commands_end_with_an_answer_or_one_clear_message(campaign, worl
     monkeypatch.chdir(tmp_path)
 
     def check(rng, counts):
-        tool = rng.choice(["learn", "sample", "parse", "mask", ""])
+        tool = rng.choice(["learn", "sample", "parse", "mask", "next", "surprisal", "compare", "export", ""])
         options = options_of(rng, tool, root, paths)
         # The first two are what the tool needs, and mostly given; without --dry-run the pipeline would run.
         chosen = [option for i, option in enumerate(options) if rng.random() < (0.95 if i < 2 else 0.3)]
