@@ -103,7 +103,7 @@ def test_reading_word_by_word_is_reading_at_once(grammar, seed, length):
 @settings(max_examples=30, deadline=None)
 @given(grammar=grammars(), seed=st.integers(0, 10**6), length=st.integers(0, 6))
 def test_what_is_open_is_what_the_next_word_leaves_open_less_what_it_changes(grammar, seed, length):
-    """E[open before] = sum over words w of P(w) (E[open after w] - E[relative depth of w]): the end leaves nothing open."""
+    """E[open before] = sum over w of P(w) (E[open after w] - E[relative depth of w]); nothing is open after the end."""
     sentence = sentence_of(grammar, seed, length)
     before = next_words(grammar, sentence)
     if before.impossible_at is not None:
