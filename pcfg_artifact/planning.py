@@ -166,17 +166,22 @@ def _shapes(profile: Profile) -> dict[str, Any]:
 def scratch_bytes(profile: Profile, stage: str) -> int:
     """Disk that a stage uses and gives back: the hidden states of the deepest model, one row a word and two marks.
 
-    Probing reads sampled text and the treebank, for training and for testing; control tasks read the treebank alone.
+    Probing reads sampled text and the treebank, for training and for testing; control tasks read the treebank alone,
+    causal models sampled text.
     """
-    n_texts = {"probe": 2, "control": 1}.get(stage, 0)
-    if not n_texts:
+    probe, reading, pretrain = profile.probe, profile.incremental, profile.pretrain
+    n_sentences, precision, models = {
+        "probe": (2 * (probe.n_train + probe.n_test), probe.precision, pretrain.models),
+        "control": (probe.n_train + probe.n_test, probe.precision, pretrain.models),
+        "incremental": (reading.n_train + reading.n_test, "float32", pretrain.causal_models),
+    }.get(stage, (0, "float32", ()))
+    if not models:
         return 0
     from pcfg_artifact.mlm.model import Shape  # here, because it brings transformers
 
-    cfg = profile.probe
-    n_rows = int(n_texts * (cfg.n_train + cfg.n_test) * (profile.cost["training"]["mean_length"] + 2))
-    n_layers = max(Shape.parse(name).n_layers for name in profile.pretrain.models) + 1
-    return n_rows * profile.pretrain.width * np.dtype(cfg.precision).itemsize * n_layers
+    n_rows = int(n_sentences * (profile.cost["training"]["mean_length"] + 2))
+    n_layers = max(Shape.parse(name).n_layers for name in models) + 1
+    return n_rows * pretrain.width * np.dtype(precision).itemsize * n_layers
 
 
 def _duration(seconds: float) -> str:

@@ -70,6 +70,7 @@ def run(cfg: IncrementalConfig, inputs: Inputs, out: StageDir, machine: Machine)
         store_states(model, tokenizer, corpora, states, precision=PRECISION, max_tokens=cfg.batch_tokens,
                      device=machine.device, progress=progress)
         metrics += probe_metrics(cfg, name, int(model.config.num_hidden_layers), corpora, states, asked)
+        shutil.rmtree(states)  # before the next model's
     shutil.rmtree(out.path("states"), ignore_errors=True)
     out.write_metrics(metrics)
 

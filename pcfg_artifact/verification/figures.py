@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -96,20 +96,27 @@ def optimum_gap(tables: Tables, roles: Roles) -> Drawing | None:
     models = [m for m in roles.models if any(cells.has_model(row, m) for row in rows)]
     if not models:
         return None
-    kinds = {"entropy": "entropy of the exact answer (nats)", "depth": "depth of the word in its tree"}
+    figure = draw_gaps(rows, models, {"entropy": "entropy of the exact answer (nats)",
+                                      "depth": "depth of the word in its tree"}, cells.optimum_gap)
+    return finish(figure, "optimum_gap", "How far each model is from the optimum, and where",
+                  "Divergence of the model's answer from the exact one at masked words, by how uncertain the exact "
+                  "answer is and by how deep the word lies. Zero would be the Bayes-optimal masked language model.")
+
+
+def draw_gaps(rows: Mapping[str, Mapping[str, Value]], models: Sequence[str], kinds: Mapping[str, str],
+              cell_of: Callable[[str, str, str], Cell]) -> Any:
+    """A figure of KL(exact || model): an axis for each kind of circumstance (-> its label), a line for each model."""
     figure, [axes] = new_figure(7.2, 3.0, 1, len(kinds), sharey=True)
     for axis, (kind, label) in zip(axes, kinds.items(), strict=True):
         groups = cells.gap_labels(rows, kind)
         for index, model in enumerate(models):
-            wanted = [cells.optimum_gap(model, cells.gap_group(kind, group), "kl") for group in groups]
+            wanted = [cell_of(model, cells.gap_group(kind, group), "kl") for group in groups]
             found = [rows.get(cell.row, {}).get(cell.column) for cell in wanted]
             axis.plot(groups, [np.nan if cell is None else cell.number for cell in found], label=model,
                       color=colour(SERIES[index % len(SERIES)]), marker=MARKERS[index % len(MARKERS)])
-        axis.set(xlabel=label, ylabel="KL(exact || model) in nats" if kind == "entropy" else "", ylim=(0, None))
+        axis.set(xlabel=label, ylabel="KL(exact || model) in nats" if axis is axes[0] else "", ylim=(0, None))
     axes[0].legend()
-    return finish(figure, "optimum_gap", "How far each model is from the optimum, and where",
-                  "Divergence of the model's answer from the exact one at masked words, by how uncertain the exact "
-                  "answer is and by how deep the word lies. Zero would be the Bayes-optimal masked language model.")
+    return figure
 
 
 @styled

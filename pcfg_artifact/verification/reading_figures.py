@@ -9,6 +9,7 @@ import numpy as np
 from pcfg_artifact import cells
 from pcfg_artifact.cells import LAYER, OF_TREE, OPEN, RELATIVE_DEPTH, SO_FAR, WHOLE, Roles, natural
 from pcfg_artifact.verification.drawing import MARKERS, SERIES, Drawing, colour, finish, new_figure, styled
+from pcfg_artifact.verification.figures import draw_gaps
 from pcfg_artifact.verification.measured import Tables, Value
 
 QUESTIONS = {cells.ending_span(2): "a span of 2 words ended here", OPEN: "open constituents",
@@ -25,15 +26,7 @@ def next_word_gap(tables: Tables, roles: Roles) -> Drawing | None:
     if not roles.causal or not rows:
         return None
     kinds = {"entropy": "entropy of the exact answer (nats)", "position": "words before"}
-    figure, [axes] = new_figure(7.2, 3.0, 1, len(kinds), sharey=True)
-    for axis, (kind, label) in zip(axes, kinds.items(), strict=True):
-        groups = cells.gap_labels(rows, kind)
-        for index, model in enumerate(roles.causal):
-            wanted = [cells.next_word_gap(model, cells.gap_group(kind, group), "kl") for group in groups]
-            axis.plot(groups, _numbers(rows.get(cell.row, {}).get(cell.column) for cell in wanted), label=model,
-                      color=colour(SERIES[index % len(SERIES)]), marker=MARKERS[index % len(MARKERS)])
-        axis.set(xlabel=label, ylabel="KL(exact || model) in nats" if kind == "entropy" else "", ylim=(0, None))
-    axes[0].legend()
+    figure = draw_gaps(rows, roles.causal, kinds, cells.next_word_gap)
     return finish(figure, "next_word_gap", "How far each causal model is from the exact next word, and where",
                   "Divergence of the model's next-word distribution from the exact one, by how uncertain the exact one "
                   "is and by how many words were read. Zero would be exact prediction from left to right.")

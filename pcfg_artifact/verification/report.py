@@ -25,6 +25,10 @@ DRAWN = {"figure_frequency": "frequency", "figure_layers": "f1_by_layer", "figur
          "figure_attention": "attention", "loss_curve": "loss_curves", "figure_incremental": "known_while_reading",
          "figure_interventions": "interventions", "figure_dynamics": "dynamics"}
 
+# What the section on reading from left to right shows, which is not the paper's: tables, then figures.
+READING_TABLES = ("next_word", "incremental", "settled")
+READING_FIGURES = ("next_word_gap", "known_while_reading", "settled")
+
 
 @dataclass(frozen=True)
 class StageFacts:
@@ -102,7 +106,8 @@ def render(page: Page) -> str:
         deviations=deviations[:MAXIMUM_DEVIATIONS], n_deviations=len(deviations),
         unjudged=unjudged[:MAXIMUM_DEVIATIONS], n_unjudged=len(unjudged),
         n_numbers=sum(j.against != "relation" and j.verdict == Verdict.MATCH for j in page.judgements),
-        tone=tone, number=number, printed=printed, drawn=DRAWN,
+        tone=tone, number=number, printed=printed, drawn=DRAWN, reading_tables=READING_TABLES,
+        reading_figures=READING_FIGURES,
         drawings=[replace(drawing, svg=Markup(drawing.svg)) for drawing in page.drawings])
 
 

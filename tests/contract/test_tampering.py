@@ -106,7 +106,7 @@ class Network:
         (folder / "model.safetensors").write_bytes(bytes(64))
 
 
-CONFIG = load_profile("smoke", ["pretrain.models=[A1L1]", "pretrain.steps=3"]).pretrain
+CONFIG = load_profile("smoke", ["pretrain.models=[A1L1]", "pretrain.causal_models=[]", "pretrain.steps=3"]).pretrain
 RESULT = {"losses": [1.0] * 3, "validation": [], "n_left_out": 0}
 
 

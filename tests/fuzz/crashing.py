@@ -23,6 +23,7 @@ from pcfg_artifact.workers import jobs, trainer
 DEAD = 9
 SETTINGS = ("machine.n_workers=1", "machine.device=cpu", "sample.n_pretraining=300", "sample.n_validation=20",
             "sample.n_probe_train=5", "sample.n_probe_test=5", "pretrain.models=[A2L2]", "pretrain.width=8",
+            "pretrain.causal_models=[]",
             "pretrain.steps=4", "pretrain.schedule_steps=4", "pretrain.warmup_steps=1", "pretrain.batch_size=4",
             "pretrain.save_every=1", "pretrain.validate_every=2", "pretrain.n_curve=5", "pretrain.n_exact=5",
             "pretrain.exact_max_length=8", "pretrain.dropout=0.1")

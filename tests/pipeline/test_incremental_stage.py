@@ -129,7 +129,9 @@ def test_no_probe_of_a_causal_model_explains_more_than_exact_inference(rows):
 def test_every_word_settles_more(rows):
     order = ["j", "j+1", "j+2", "end"]
     bits = [rows[Cell("settled", when, "bits a word")] for when in order]
-    assert (np.diff(bits) < 1e-9).all()
+    assert bits[0] > bits[1] > 0
+    # Short sentences were chosen, which tells of the end beforehand: not every step need be one forward.
+    assert (np.diff(bits) < NOISE).all()
 
 
 def test_surprisal_of_the_tool_is_the_stages(world, rows, tmp_path, capsys):

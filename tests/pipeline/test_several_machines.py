@@ -19,7 +19,8 @@ from pcfg_artifact.mlm.training import Place, Recipe, train
 from pcfg_artifact.ragged import Ragged
 from pcfg_artifact.workers import checkpoints, jobs, trainer
 
-SMALL = {"models": ("A1L1", "A2L1"), "width": 16, "max_length": 12, "batch_size": 8, "batch_tokens": 128, "steps": 4,
+SMALL = {"models": ("A1L1", "A2L1"), "causal_models": (),
+         "width": 16, "max_length": 12, "batch_size": 8, "batch_tokens": 128, "steps": 4,
          "schedule_steps": 8, "warmup_steps": 2, "save_every": 2, "validate_every": 4, "n_curve": 8, "dropout": 0.0,
          "initialisation": "random"}
 # A network with nothing but the loopback, and a host name that nobody knows.

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.parsing import Prefix, incremental_posteriors, inside_outside, next_words
+from pcfg_artifact.parsing.tree_facts import facts_so_far
 
 SUM = 1e-10
 TIGHT = 1e-9
@@ -97,3 +98,19 @@ def test_reading_word_by_word_is_reading_at_once(grammar, seed, length):
         prefix.extend(int(w))
     np.testing.assert_array_equal(prefix.next_word, whole.next_word[-1])
     assert prefix.impossible_at == whole.impossible_at
+
+
+@settings(max_examples=30, deadline=None)
+@given(grammar=grammars(), seed=st.integers(0, 10**6), length=st.integers(0, 6))
+def test_what_is_open_is_what_the_next_word_leaves_open_less_what_it_changes(grammar, seed, length):
+    """E[open before] = sum over w of P(w) (E[open after w] - E[relative depth of w]); nothing is open after the end."""
+    sentence = sentence_of(grammar, seed, length)
+    before = next_words(grammar, sentence)
+    if before.impossible_at is not None:
+        return
+    total = 0.0
+    for w, probability in enumerate(before.next_word[-1, :-1]):
+        if probability > 0:
+            facts = facts_so_far(grammar, np.append(sentence, w))
+            total += probability * (facts.n_open[-1] - facts.relative_depth[-1])
+    np.testing.assert_allclose(total, before.n_open[-1], rtol=TIGHT, atol=TIGHT)

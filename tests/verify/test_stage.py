@@ -64,6 +64,16 @@ def test_the_report_is_one_file_that_fetches_nothing(finished):
     assert page.index('id="claims"') < page.index('id="tables"') < page.index('id="figures"')
 
 
+def test_left_to_right_has_a_section_of_its_own_with_figures_and_tables(finished):
+    page = finished.text("report.html")
+    section = page[page.index('<section id="left-to-right">'):page.index('<section id="facts">')]
+    for name in ("figure-next_word_gap", "figure-known_while_reading", "figure-settled", "table-next_word",
+                 "table-incremental", "table-settled"):
+        assert section.count(f'id="{name}"') == page.count(f'id="{name}"') == 1
+    assert "figure-f1_by_layer" not in section
+    assert "this project" in page[:page.index('<section id="deviations">')]
+
+
 def change(rows, **fields):
     return [dataclasses.replace(r, **fields) if (r.table, r.row, r.column) == ("table5", "l=4", "A12L6 2-layer") else r
             for r in rows]
@@ -140,7 +150,7 @@ def test_record_adds_one_seed_a_call_and_three_make_a_record(recorder, tmp_path,
         assert ("more seeds are needed" in capsys.readouterr().out) == (seed < 2)
     record = load_record("smoke", folder)
     text = (folder / "smoke" / "expected.csv").read_text()
-    assert len(re.findall(r"^# seed \d: commit \w+.*python 3.11.*cores, cpu; 492 s$", text, re.MULTILINE)) == 3
+    assert len(re.findall(r"^# seed \d: commit \w+.*python 3.11.*cores, cpu; 554 s$", text, re.MULTILINE)) == 3
     assert all(outcome.outcome == "holds" for outcome in record.outcomes.values())
     assert len(record.outcomes) == sum(relation.scale == "any" for relation in relations)
     run, measured, _ = read_run("smoke", {p.name: Folder(p) for p in (tmp_path / "runs" / "seed-1").iterdir()})
