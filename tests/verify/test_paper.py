@@ -42,7 +42,8 @@ def test_percentages_of_the_text_follow_from_the_tables(paper, measure, rows):
 def test_the_papers_own_numbers_satisfy_every_claim(relations, measure, rows):
     measured = measure(rows)
     roles, tables = find_roles(measured), tabulate(measured)
-    results = {relation.id: evaluate(relation, tables, roles) for relation in relations}
+    results = {relation.id: evaluate(relation, tables, roles) for relation in relations if relation.is_paper}
+    assert len(results) > 50  # claims of this project alone are left out: the paper has no number for them
     assert {id_: result for id_, result in results.items() if result.outcome != HOLDS} == {}
     assert all(result.n_compared > 0 for result in results.values())
 
