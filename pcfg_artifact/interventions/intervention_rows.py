@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -29,8 +30,7 @@ def estimate_rows(cell_of: Callable[[str], Cell], estimates: Mapping[str, Estima
 def middle_rows(model: str, outcome: LayerOutcome, seed: int) -> Iterator[Metric]:
     """The middle layer: every way beside its controls, and how the effect depends on width and distance."""
     for way, seen in outcome.observations.items():
-        def cell(column: str, way: str = way) -> Cell:
-            return cells.intervention(model, way, column)
+        cell = partial(cells.intervention, model, way)
         found = seen.estimates(seen.is_elsewhere)
         extra = {name: by_way[way] for name, by_way in (("completeness", outcome.completeness),
                                                         ("change of other answers", outcome.others)) if way in by_way}
@@ -51,8 +51,7 @@ def group_rows(model: str, way: str, seen: Observations, seed: int) -> Iterator[
         groups[f"distance {name}"] = (distance >= low) & (distance < high)
     for group, is_chosen in groups.items():
         found = {name: one for name, one in seen.estimates(is_chosen).items() if name == "slope"}
-        yield from estimate_rows(
-            lambda column, group=group: cells.intervention_by_group(model, way, group, column), found, seed)
+        yield from estimate_rows(partial(cells.intervention_by_group, model, way, group), found, seed)
 
 
 def layer_rows(model: str, layer: int, outcome: LayerOutcome, seed: int) -> Iterator[Metric]:
@@ -60,15 +59,13 @@ def layer_rows(model: str, layer: int, outcome: LayerOutcome, seed: int) -> Iter
     for way, seen in outcome.observations.items():
         found = {"slope": seen.estimates(seen.is_elsewhere).get("slope"),
                  f"slope of {ALL}": seen.estimates(~seen.is_elsewhere).get("slope")}
-        yield from estimate_rows(
-            lambda column, way=way: cells.intervention_by_layer(model, way, layer, column),
-            {name: one for name, one in found.items() if one is not None}, seed)
+        yield from estimate_rows(partial(cells.intervention_by_layer, model, way, layer),
+                                 {name: one for name, one in found.items() if one is not None}, seed)
 
 
 def constructed_rows(seen: Observations, chart_error: float, seed: int) -> Iterator[Metric]:
     """The positive control: every masked word, since here the coordinates of all layers are cleared."""
-    def cell(column: str) -> Cell:
-        return cells.intervention(cells.CONSTRUCTED, "", column)
+    cell = partial(cells.intervention, cells.CONSTRUCTED, "")
     found = seen.estimates(np.ones(len(seen.sentence), bool))
     yield from estimate_rows(cell, found, seed)
     n = found["slope"].n

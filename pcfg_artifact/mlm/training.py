@@ -149,7 +149,7 @@ def train(model: LanguageModel, corpus: TrainingCorpus, recipe: Recipe, *, seed:
 
 def kept_steps(steps: int, n: int) -> list[int]:
     """At most n steps before the last, each about the same factor after the one before."""
-    found = np.geomspace(max(1.0, steps / KEPT_RANGE), steps, n + 1).round().astype(int)
+    found = np.geomspace(max(1.0, steps / KEPT_RANGE), steps, n + 1)[:-1].round().astype(int)
     return sorted({int(step) for step in found if step < steps})
 
 

@@ -17,7 +17,8 @@ from pcfg_artifact.parsing.forbidden import NOTHING, Forbidden
 from pcfg_artifact.parsing.triangle import cell_bounds, cell_of, n_cells
 
 LabelledSpan = tuple[int, int] | tuple[int, int, str]  # (i, j), or (i, j, symbol)
-Constraints = Mapping[LabelledSpan, bool]  # True: in the tree; False: not in it
+# True: in the tree; False: not in it.  Three types, because the keys of a Mapping are invariant.
+Constraints = Mapping[LabelledSpan, bool] | Mapping[tuple[int, int], bool] | Mapping[tuple[int, int, str], bool]
 
 
 def forbidden_entries(grammar: PCFG, length: int, constraints: Constraints) -> Forbidden:

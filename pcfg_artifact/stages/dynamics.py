@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pcfg_artifact import cells
 from pcfg_artifact.artifacts import Metric, StageDir
-from pcfg_artifact.cells import SPAN_WIDTH, TREE_PROBE, TREEBANK
+from pcfg_artifact.cells import SPAN_WIDTH, TREE_PROBE, TREEBANK, Cell
 from pcfg_artifact.config import DynamicsConfig
 from pcfg_artifact.corpora import read_corpora
 from pcfg_artifact.encoders import kept_folders
@@ -59,7 +59,7 @@ def build_context(cfg: DynamicsConfig, inputs: Inputs, machine: Machine, base: s
     masked = [sentence for sentence in masked if len(sentence.positions)]
     corpora, _ = read_corpora(inputs, probe["max_length"], cfg.n_train, cfg.n_test)
     best = cells.best_layer(base, TREE_PROBE, TREEBANK.name)
-    best_layer = next(int(m.value) for m in inputs["probe"].metrics() if m[:3] == tuple(best))
+    best_layer = next(int(m.value) for m in inputs["probe"].metrics() if Cell(m.table, m.row, m.column) == best)
     return CheckpointContext(
         InterventionContext(material, probe, machine, cfg.seed), masked,
         list(optimum.exact_predictions(grammar, masked, masking, options)), corpora[TREEBANK.training.name],
@@ -74,7 +74,7 @@ def curve_rows(model: str, curves: Curves, seed: int) -> Iterator[Metric]:
                     yield Metric(*cells.while_training(model, name, step), seed, number, n, curve_unit(quantity))
 
 
-def half_way_rows(model: str, curves: Curves, widths: tuple[int, ...] | Any, seed: int) -> Iterator[Metric]:
+def half_way_rows(model: str, curves: Curves, widths: Sequence[int], seed: int) -> Iterator[Metric]:
     """When loss, tree and the marginals of each width had gone half of their way."""
     for quantity in (LOSS, TREE, *(f"{MARGINALS} {SPAN_WIDTH(width)}" for width in widths)):
         step = half_way_step({step: found[quantity].value for step, found in curves.items()})

@@ -59,6 +59,7 @@ def plausible_rows(seed: int = 0, noise: float = 0.0) -> list[Metric]:
     invented_ablations(rows)
     invented_baselines(rows)
     invented_incremental(rows, "12L12")
+    invented_interventions(rows, "A12L12")
     for model in MODELS:
         invented_training(rows, model)
         invented_layers(rows, model)
@@ -190,6 +191,33 @@ def invented_incremental(rows: Rows, shape: str) -> None:
         rows[Cell("settled", when, "probability")] = (value, "fraction")
 
 
+def invented_interventions(rows: Rows, base: str) -> None:
+    """An exact positive control, a model that uses a third of what is read, controls near 0, curves that rise."""
+    for column, value in (("slope", 1.0), ("slope error", 1e-16), ("agreeing signs", 1.0)):
+        rows[Cell("interventions", "theorem_3.2", column)] = (value, "fraction")
+    for column in ("slope off by", "chart error"):
+        rows[Cell("interventions", "theorem_3.2", column)] = (1e-14, "relative_error")
+    for way, slope in (("linear probe", 0.3), ("random direction", 0.0), ("control task", 0.01),
+                       ("spans of other sentences", -0.01)):
+        for model, factor in ((base, 1.0), (f"{base}-random", 0.01)):
+            for column, value in (("slope", factor * slope), ("slope error", 0.02),
+                                  ("slope in errors", abs(factor * slope) / 0.02)):
+                rows[Cell("interventions", f"{model} {way}", column)] = (value, "fraction")
+        for layer in range(13):
+            row = f"{base} {way} L{layer}"
+            rows[Cell("figure_interventions", row, "slope")] = (slope * (1 - layer / 12), "fraction")
+            rows[Cell("figure_interventions", row, "slope error")] = (0.02, "fraction")
+        rows[Cell("intervention_groups", f"{base} {way} width 2", "slope")] = (slope, "fraction")
+    curves = {"loss above optimum": ((3.0, 1.0, 0.5), 40.0), "tree F1": ((30.0, 35.0, 60.0), 300.0),
+              "attended distance": ((4.0, 5.0, 6.0), None), "intervention slope": ((0.0, 0.1, 0.3), None),
+              **{f"marginals width {w}": ((0.1, 0.5, 0.9), 50.0 * w) for w in (2, 3, 5, 10)}}
+    for quantity, (values, half_way) in curves.items():
+        for step, value in zip((0, 100, 5000), values, strict=True):
+            rows[Cell("figure_dynamics", f"{base} {quantity}", f"step {step}")] = (value, "fraction")
+        if half_way is not None:
+            rows[Cell("dynamics", f"{base} {quantity}", "half-way step")] = (half_way, "count")
+
+
 @pytest.fixture(scope="session")
 def paper() -> dict:
     return load_paper()
@@ -246,7 +274,7 @@ def write_run():
 
 
 STAGES = ("grammar", "marginals", "construct", "approximate", "pretrain", "probe", "control", "attention",
-          "incremental")
+          "incremental", "intervene", "dynamics")
 EXAMPLE = {"words": ["the", "old", "bank", "approved", "the", "new", "plan", "."],
            "spans": [[0, 8], [0, 3], [1, 3], [3, 8], [3, 7], [4, 7], [5, 7]]}
 SCORES = np.triu(np.random.default_rng(0).random((9, 9)) + 1e-12, 1).clip(0, 1 + 1e-15).tolist()

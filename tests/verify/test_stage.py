@@ -60,7 +60,7 @@ def test_the_report_is_one_file_that_fetches_nothing(finished):
     assert not re.findall(r"url\((?!#)|@import", page)
     assert "<script" not in page
     drawn = page.count("<svg ") - page.count('<svg class="claim')
-    assert page.count("<figure ") == drawn == 14 - 1  # f1_by_width has no rows in the fixture
+    assert page.count("<figure ") == drawn == 16 - 1  # f1_by_width has no rows in the fixture
     assert page.index('id="claims"') < page.index('id="tables"') < page.index('id="figures"')
 
 
@@ -150,7 +150,7 @@ def test_record_adds_one_seed_a_call_and_three_make_a_record(recorder, tmp_path,
         assert ("more seeds are needed" in capsys.readouterr().out) == (seed < 2)
     record = load_record("smoke", folder)
     text = (folder / "smoke" / "expected.csv").read_text()
-    assert len(re.findall(r"^# seed \d: commit \w+.*python 3.11.*cores, cpu; 554 s$", text, re.MULTILINE)) == 3
+    assert len(re.findall(r"^# seed \d: commit \w+.*python 3.11.*cores, cpu; 676 s$", text, re.MULTILINE)) == 3
     assert all(outcome.outcome == "holds" for outcome in record.outcomes.values())
     assert len(record.outcomes) == sum(relation.scale == "any" for relation in relations)
     run, measured, _ = read_run("smoke", {p.name: Folder(p) for p in (tmp_path / "runs" / "seed-1").iterdir()})
@@ -211,7 +211,7 @@ def test_record_measures_drift_in_a_process_of_its_own(recorder, make_rows, writ
     assert call("--arithmetic", "sse") == 0
     [(command, environment)] = calls
     assert "--set=seed=0" in command
-    assert command[command.index("--to") + 1] == "incremental"
+    assert command[command.index("--to") + 1] == "dynamics"
     assert environment["ATEN_CPU_CAPABILITY"] == "default"
     record = load_record("smoke", folder)
     assert list(record.drift) == [Rerun(0, "sse")]

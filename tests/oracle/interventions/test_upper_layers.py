@@ -56,7 +56,7 @@ def test_after_the_last_layer_a_moved_state_reaches_no_other_word(model):
     states = layer_states(model, [one])[0]
     for layer, is_heard in ((2, True), (3, False)):
         moved = states[layer][None].copy()
-        moved[0, 1] += 3.0
+        moved[0, 1] = -moved[0, 1]
         change = log_probs_above(model, layer, moved, one.positions) - log_probs_above(
             model, layer, states[layer][None], one.positions)
         assert (np.abs(change).max() > 1e-4) == is_heard
