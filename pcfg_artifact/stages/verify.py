@@ -14,7 +14,7 @@ from pcfg_artifact.config import VerifyConfig
 from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.machine import Machine
 from pcfg_artifact.records import load_paper, load_record, load_relations, read_run
-from pcfg_artifact.verification import comparison, figures, report, sentence_drawings, summary, tables
+from pcfg_artifact.verification import comparison, explorer, figures, report, sentence_drawings, summary, tables
 from pcfg_artifact.verification.drawing import Drawing
 from pcfg_artifact.verification.measured import Tables, tabulate
 from pcfg_artifact.verification.report import Facts, Page, StageFacts
@@ -40,7 +40,8 @@ def run(cfg: VerifyConfig, inputs: Inputs, out: StageDir, machine: Machine) -> N
     out.write_json("verdict", {"profile": what.profile, "passed": passed})
     recorded = "" if record is None else f"{len(record.seeds)} seeds ({'; '.join(record.notes)})"
     about = facts(inputs.source, cfg.seed, manifests, recorded)
-    out.write_text("report.html", report.render(Page(what, about, judgements, relations, laid_out, drawings, undrawn)))
+    out.write_text("report.html", report.render(
+        Page(what, about, judgements, relations, laid_out, drawings, undrawn, explored(folders))))
 
 
 def draw(measured: Tables, roles: Roles, folders: Mapping[str, Folder]) -> tuple[list[Drawing], list[tuple[str, str]]]:
@@ -67,6 +68,13 @@ def draw(measured: Tables, roles: Roles, folders: Mapping[str, Folder]) -> tuple
             probed = None
         drawings += [sentence_drawings.sentence_charts(construction, probed), sentence_drawings.filling(construction)]
     return drawings, undrawn
+
+
+def explored(folders: Mapping[str, Folder]) -> list[dict[str, Any]]:
+    """The sentences to look into, empty where the stage construct kept none."""
+    stages = ("construct", "probe", "attention")
+    constructed, probed, attended = (_stored(folders, stage, "explored") for stage in stages)
+    return [] if constructed is None else explorer.explored_sentences(constructed, probed, attended)
 
 
 def _stored(folders: Mapping[str, Folder], stage: str, name: str) -> Any:
