@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -48,9 +48,9 @@ def read_corpora(inputs: Inputs, max_length: int, n_train: int,
     return corpora, left_out
 
 
-def unscored_corpus(grammar: PCFG, tree: Tree) -> Corpus:
-    """One sentence whose tree is probed for, without span scores."""
-    return Corpus([grammar.as_read(tree.words())], [tree], [None], [()])
+def unscored_corpus(grammar: PCFG, trees: Sequence[Tree]) -> Corpus:
+    """Sentences whose trees are probed for, without span scores."""
+    return Corpus([grammar.as_read(tree.words()) for tree in trees], trees, [None] * len(trees), [()] * len(trees))
 
 
 def _take(trees: Iterable[Tree], scores: Ragged, parses: Ragged, grammar: PCFG, max_length: int, limit: int

@@ -1,4 +1,4 @@
-"""The one sentence that every figure of a single sentence shows, so that its panels stand beside each other."""
+"""The sentences that the report shows one by one: the same in every stage, so that what they say stands together."""
 
 from __future__ import annotations
 
@@ -10,13 +10,25 @@ from pcfg_artifact.parsing import inside_outside
 from pcfg_artifact.treebank.tree import Tree
 
 WORDS = range(8, 13)  # long enough to be a tree, short enough to be drawn
+N_EXPLORED = 4  # sentences to look into; the first is drawn as well
 
 
 def example_tree(inputs: Inputs) -> Tree:
-    """The first test tree of 8 to 12 words whose sentence has probability, whatever else a stage makes of the tests."""
+    """The one that is drawn."""
+    return example_trees(inputs)[0]
+
+
+def example_trees(inputs: Inputs) -> list[Tree]:
+    """The first test trees of 8 to 12 words whose sentence has probability, whatever a stage makes of the tests."""
     grammar = inputs.pcfg()
+    found: list[Tree] = []
     for tree in inputs.trees("test"):
-        if len(words := tree.words()) in WORDS and inside_outside(grammar, [words])[0].log_prob > -np.inf:
-            return tree
+        if len(words := tree.words()) in WORDS and words not in [other.words() for other in found] \
+                and inside_outside(grammar, [words])[0].log_prob > -np.inf:
+            found.append(tree)
+            if len(found) == N_EXPLORED:
+                break
+    if found:
+        return found
     raise StageError(f"no test sentence of {WORDS[0]} to {WORDS[-1]} words has probability; the treebank is too small "
                      f"for an example")

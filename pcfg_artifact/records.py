@@ -21,7 +21,9 @@ from pcfg_artifact.verification.families import DERIVED_STAGES
 from pcfg_artifact.verification.measured import Value, collect
 from pcfg_artifact.verification.relations import Relation, parse_relations
 
-EXPECTED = Path(__file__).parents[1] / "expected_results"
+# A wheel carries the folder inside the package; in the repository it lies beside it.
+INSTALLED = Path(__file__).parent / "expected_results"
+EXPECTED = INSTALLED if INSTALLED.is_dir() else Path(__file__).parents[1] / "expected_results"
 CELLS, DRIFT, OUTCOMES, RELATIONS = "expected.csv", "drift.csv", "outcomes.csv", "relations.yaml"
 NEAR_ZERO = 0.1  # a normalised marginal below it is called near zero
 

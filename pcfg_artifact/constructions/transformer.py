@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from inspect import signature
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
@@ -67,6 +68,13 @@ class ConstructedTransformer(nn.Module):
     emission: torch.Tensor
     word_scale: torch.Tensor
     hidden_word: torch.Tensor
+    arguments: dict[str, Any]  # what it was built with: a checkpoint is built with the same
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        built = super().__new__(cls)
+        object.__setattr__(built, "arguments", signature(cls.__init__).bind(built, *args, **kwargs).arguments)
+        del built.arguments["self"]
+        return built
 
     def __init__(self, grammar: PCFG, max_length: int, plan: Plan, *, backend: str = "auto",
                  dtype: torch.dtype = torch.float64, rescale: bool = False) -> None:

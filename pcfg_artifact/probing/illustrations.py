@@ -8,14 +8,15 @@ import numpy as np
 
 from pcfg_artifact.probing.corpus import Corpus
 from pcfg_artifact.probing.measures import best_line
-from pcfg_artifact.probing.targets import decode
+from pcfg_artifact.probing.tasks import decode_all
 from pcfg_artifact.seeding import stream
 
 
-def probed_tree(example: Corpus, labels: np.ndarray) -> dict[str, Any]:
-    """The tree of a corpus of one sentence as its predicted labels have it, beside the treebank's."""
-    spans, gold = decode(labels), decode(example.binary_depths)
-    return {"words": example.trees[0].words(), "spans": sorted(map(list, spans)), "gold": sorted(map(list, gold))}
+def probed_trees(examples: Corpus, labels: np.ndarray) -> list[dict[str, Any]]:
+    """The tree of every sentence as its predicted labels have it, beside the treebank's."""
+    return [{"words": tree.words(), "spans": sorted(map(list, spans)), "gold": sorted(map(list, gold))}
+            for tree, spans, gold in zip(examples.trees, decode_all(examples, labels),
+                                         decode_all(examples, examples.binary_depths), strict=True)]
 
 
 def scatter_plot(wanted: np.ndarray, predicted: np.ndarray, n_drawn: int, seed: int) -> dict[str, Any]:

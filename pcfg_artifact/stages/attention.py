@@ -5,15 +5,19 @@ from __future__ import annotations
 from functools import partial
 from itertools import islice
 
+import numpy as np
+
 from pcfg_artifact import cells
 from pcfg_artifact.artifacts import Metric, StageDir
 from pcfg_artifact.cells import SAMPLED, TREEBANK
 from pcfg_artifact.config import AttentionConfig
 from pcfg_artifact.encoders import load_encoder, model_folders
 from pcfg_artifact.errors import StageError
+from pcfg_artifact.example_sentence import example_trees
 from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.machine import Machine
 from pcfg_artifact.probing.attended_distance import attended_distances
+from pcfg_artifact.probing.attention_maps import attention_maps
 from pcfg_artifact.progress import progress
 
 ROW_SUM_TOLERANCE = 1e-4  # float32 softmax over at most some hundred entries
@@ -36,7 +40,21 @@ def run(cfg: AttentionConfig, inputs: Inputs, out: StageDir, machine: Machine) -
                                "tokens")
                         for layer, heads in enumerate(distances, start=1)
                         for head, value in enumerate(sorted(heads.tolist()), start=1)]
+    write_explored(inputs, out, machine)
     out.write_metrics(metrics)
+
+
+def write_explored(inputs: Inputs, out: StageDir, machine: Machine) -> None:
+    """explored.json: where every layer of the base model looks in the sentences that the report shows."""
+    folders, grammar = model_folders(inputs["pretrain"]), inputs.pcfg()
+    base = cells.roles_of(folders).base
+    if base is None:
+        return
+    model, tokenizer = load_encoder(folders[base], attention="eager")
+    sentences = [tree.words() for tree in example_trees(inputs)]
+    maps = [attention_maps(model, tokenizer, grammar.as_read(words), machine.device) for words in sentences]
+    out.write_json("explored", {"model": base, "words": sentences,
+                                "layers": [np.round(found, 3).tolist() for found in maps]})
 
 
 def read_sentences(cfg: AttentionConfig, inputs: Inputs, text: cells.Text) -> list[list[str]]:

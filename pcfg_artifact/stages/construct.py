@@ -28,7 +28,7 @@ from pcfg_artifact.constructions.agreement import (
 from pcfg_artifact.constructions.filling import example
 from pcfg_artifact.constructions.transformer import ConstructedTransformer
 from pcfg_artifact.errors import StageError
-from pcfg_artifact.example_sentence import example_tree
+from pcfg_artifact.example_sentence import example_trees
 from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.machine import Machine, single_thread
@@ -40,6 +40,7 @@ from pcfg_artifact.parsing import (
     labelled_recall,
     span_f1,
 )
+from pcfg_artifact.parsing.best_labels import best_labels
 from pcfg_artifact.parsing.masking import word_distributions
 from pcfg_artifact.parsing.scoring import gold_spans
 from pcfg_artifact.progress import progress
@@ -55,7 +56,9 @@ def run(cfg: ConstructConfig, inputs: Inputs, out: StageDir, machine: Machine) -
     grammar = inputs.pcfg()
     test = [tree for tree in inputs.trees("test") if 2 <= len(tree.words()) <= cfg.max_length]
     train = [tree.words() for tree in inputs.trees("train") if 2 <= len(tree.words()) <= cfg.max_length]
-    out.write_json("example", filled_example(grammar, example_tree(inputs)))
+    explored = [filled_example(grammar, tree) for tree in example_trees(inputs)]
+    out.write_json("example", explored[0])
+    out.write_json("explored", [explored_sentence(grammar, found) for found in explored])
     sampled = sampled_sentences(inputs, grammar, cfg)
     metrics = list(exact_metrics(grammar, sampled, cfg))
     for variant in VARIANTS:
@@ -80,6 +83,13 @@ def filled_example(grammar: PCFG, tree: Tree) -> dict[str, Any]:
     """The sentence of a treebank tree through the layers of Theorem 3.2."""
     model = RelativeInsideOutside(grammar, len(tree.words()))
     return example(model, tree.words()) | {"gold": sorted(map(list, gold_spans(tree, binary=True)))}
+
+
+def explored_sentence(grammar: PCFG, found: dict[str, Any]) -> dict[str, Any]:
+    """What a reader of the report can look into: the exact chart, the trees, and the layers that fill the chart."""
+    chart = inside_outside(grammar, [found["words"]], outside="full")[0]
+    return {"words": found["words"], "gold": found["gold"], "parse": [list(span) for span in labelled_recall(chart)],
+            "log_prob": chart.log_prob, "cells": best_labels(grammar, chart), "layers": found["layers"]}
 
 
 def exact_metrics(grammar: PCFG, sentences: list[list[str]], cfg: ConstructConfig) -> Iterator[Metric]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Sequence
+from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
 
@@ -26,6 +27,7 @@ from pcfg_artifact.machine import Machine
 from pcfg_artifact.mlm import optimum
 from pcfg_artifact.mlm.evaluation import predictions
 from pcfg_artifact.mlm.gap import gap_rows, group_rows
+from pcfg_artifact.mlm.model_card import model_card
 from pcfg_artifact.mlm.objectives import config_of
 from pcfg_artifact.mlm.optimum import Gap
 from pcfg_artifact.mlm.tokenizer import check_vocabulary
@@ -33,7 +35,7 @@ from pcfg_artifact.parsing import NAMED_MASKS, EngineOptions
 from pcfg_artifact.parsing.masks import Masking
 from pcfg_artifact.progress import progress
 from pcfg_artifact.workers.jobs import read_finished, train_models, write_jobs
-from pcfg_artifact.workers.trainer import FACTS
+from pcfg_artifact.workers.trainer import CARD, FACTS
 
 GROUPED_MASKS = "mask 0.15"  # those whose masked words are also looked at by circumstance
 N_CURVE_POINTS = 50  # of the training curve, as metric rows; every step is in training.json
@@ -54,7 +56,18 @@ def run(cfg: PretrainConfig, inputs: Inputs, out: StageDir, machine: Machine) ->
         facts = out.path(f"scratch/{name}/{FACTS}")  # speed and memory, of no use to any number: may be lost
         out.facts[name] = {**(storage.read_json(facts) if facts.is_file() else {}),
                            "sentences_left_out": result["n_left_out"]}
-    out.write_metrics(metrics + against_optimum(cfg, grammar, inputs, out, machine))
+    metrics += against_optimum(cfg, grammar, inputs, out, machine)
+    write_cards(cfg, grammar, len(inputs.sentences("pretraining")), metrics, out)
+    out.write_metrics(metrics)
+
+
+def write_cards(cfg: PretrainConfig, grammar: PCFG, n_sentences: int, metrics: list[Metric], out: StageDir) -> None:
+    """A card beside every saved model, the untrained ones included."""
+    for name in cfg.models:
+        storage.write_text(out.path(f"models/{name}/{CARD}"), model_card(name, grammar, n_sentences, asdict(cfg),
+                                                                         metrics, tuple(NAMED_MASKS)))
+        storage.write_text(out.path(f"untrained/{name}/{CARD}"), model_card(name, grammar, n_sentences, asdict(cfg),
+                                                                            None))
 
 
 def check_shards(grammar: PCFG, inputs: Inputs) -> None:

@@ -14,12 +14,12 @@ from pcfg_artifact.config import ProbeConfig, as_json
 from pcfg_artifact.corpora import read_corpora, unscored_corpus
 from pcfg_artifact.encoders import load_encoder, model_folders, untrained_folder
 from pcfg_artifact.errors import StageError
-from pcfg_artifact.example_sentence import example_tree
+from pcfg_artifact.example_sentence import example_trees
 from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.machine import Machine
 from pcfg_artifact.probing import probe_rows
 from pcfg_artifact.probing.corpus import Corpus
-from pcfg_artifact.probing.illustrations import probed_tree, scatter_plot
+from pcfg_artifact.probing.illustrations import probed_trees, scatter_plot
 from pcfg_artifact.probing.probe_rows import Unit
 from pcfg_artifact.probing.reference_parsers import score_parsers
 from pcfg_artifact.probing.tasks import Task, nary_tree_task, run_task, span_task, tree_task
@@ -35,12 +35,12 @@ from pcfg_artifact.workers.probe_fits import (
     write_result,
 )
 
-EXAMPLE = "example"  # a corpus of one sentence, which is drawn and not scored
+EXAMPLE = "example"  # a corpus of some sentences, which are shown and not scored
 
 
 def run(cfg: ProbeConfig, inputs: Inputs, out: StageDir, machine: Machine) -> None:
     corpora, left_out = read_corpora(inputs, cfg.max_length, cfg.n_train, cfg.n_test)
-    example = {EXAMPLE: unscored_corpus(inputs.pcfg(), example_tree(inputs))}
+    example = {EXAMPLE: unscored_corpus(inputs.pcfg(), example_trees(inputs))}
     folders = model_folders(inputs["pretrain"])
     base = cells.roles_of(folders).base
     if base is None:
@@ -81,14 +81,18 @@ def metrics_of(cfg: ProbeConfig, corpora: dict[str, Corpus], left_out: dict[str,
 
 
 def write_illustrations(context: Context, results: probe_rows.Results, written: dict[Unit, Any], out: StageDir) -> None:
-    """scatter.json and example.json: the base model as the probes see it that the paper shows, or the first ones."""
+    """scatter.json, example.json and explored.json: the base model as the probes see it that the paper shows, or the
+    first ones."""
     base, last = context.base, context.last[context.base]
     tree_probe, marginal_probe = (name if name in context.probes else next(iter(context.probes))
                                   for name in (cells.TREE_PROBE, cells.MARGINAL_PROBE))
     best = probe_rows.best_layers(results)[base, tree_probe, TREEBANK.name]
     out.write_json("scatter", {"model": base, "layer": last,
                                "lengths": written[Unit(base, last, marginal_probe)]["scatter"]})
-    out.write_json("example", {"model": base, "layer": best, **written[Unit(base, best, tree_probe)]["example"]})
+    trees = [written[Unit(base, layer, tree_probe)]["example"] for layer in range(last + 1)]
+    out.write_json("example", {"model": base, "layer": best, **trees[best][0]})
+    out.write_json("explored", {"model": base, "best": best, "words": [tree["words"] for tree in trees[0]],
+                                "layers": [[tree["spans"] for tree in layer] for layer in trees]})
 
 
 # ---- one unit, in a worker process -----------------------------------------------------------------------------------
@@ -109,7 +113,7 @@ def fit_unit(context: Context, unit: Unit) -> Unit:
             found["scores"] += scores_as_json(result.scores)
             found["facts"][f"{training.name} {task.name}"] = result.facts
             if is_drawn and task.name == TREES:
-                found["example"] = probed_tree(context.corpora[EXAMPLE], result.predicted[EXAMPLE])
+                found["example"] = probed_trees(context.corpora[EXAMPLE], result.predicted[EXAMPLE])
             if is_drawn and (length := SPAN_LENGTH.index(task.name)) is not None:
                 found["scatter"][str(length)] = scatter_plot(
                     result.wanted[TREEBANK.name], result.predicted[TREEBANK.name], context.cfg.n_scatter,

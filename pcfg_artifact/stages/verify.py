@@ -16,6 +16,7 @@ from pcfg_artifact.machine import Machine
 from pcfg_artifact.records import load_paper, load_record, load_relations, read_run
 from pcfg_artifact.verification import (
     comparison,
+    explorer,
     figures,
     reading_figures,
     report,
@@ -48,7 +49,8 @@ def run(cfg: VerifyConfig, inputs: Inputs, out: StageDir, machine: Machine) -> N
     out.write_json("verdict", {"profile": what.profile, "passed": passed})
     recorded = "" if record is None else f"{len(record.seeds)} seeds ({'; '.join(record.notes)})"
     about = facts(inputs.source, cfg.seed, manifests, recorded)
-    out.write_text("report.html", report.render(Page(what, about, judgements, relations, laid_out, drawings, undrawn)))
+    out.write_text("report.html", report.render(
+        Page(what, about, judgements, relations, laid_out, drawings, undrawn, explored(folders))))
 
 
 def draw(measured: Tables, roles: Roles, folders: Mapping[str, Folder]) -> tuple[list[Drawing], list[tuple[str, str]]]:
@@ -75,6 +77,13 @@ def draw(measured: Tables, roles: Roles, folders: Mapping[str, Folder]) -> tuple
             probed = None
         drawings += [sentence_drawings.sentence_charts(construction, probed), sentence_drawings.filling(construction)]
     return drawings, undrawn
+
+
+def explored(folders: Mapping[str, Folder]) -> list[dict[str, Any]]:
+    """The sentences to look into, empty where the stage construct kept none."""
+    stages = ("construct", "probe", "attention")
+    constructed, probed, attended = (_stored(folders, stage, "explored") for stage in stages)
+    return [] if constructed is None else explorer.explored_sentences(constructed, probed, attended)
 
 
 def _stored(folders: Mapping[str, Folder], stage: str, name: str) -> Any:

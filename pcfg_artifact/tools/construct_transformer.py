@@ -16,6 +16,7 @@ import numpy as np
 from pcfg_artifact import storage
 from pcfg_artifact.constructions import (
     ApproximateInsideOutside,
+    ConstructedModel,
     HardAttentionInsideOutside,
     RelativeInsideOutside,
     claimed_sizes,
@@ -27,7 +28,8 @@ from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.machine import single_thread
 from pcfg_artifact.parsing import inside_outside
-from pcfg_artifact.tools.arguments import add_grammar_argument, load_grammar
+from pcfg_artifact.tools.arguments import add_grammar_argument, load_grammar, named_path, refuse_unusable_folder
+from pcfg_artifact.treebank.unlabelled_trees import bracketed
 from pcfg_artifact.verification.sentence_drawings import filling
 
 EXAMPLE = 'run_all.sh construct --grammar my_grammar "the cell divides ." --show-layer 2'
@@ -44,6 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rank", type=int, default=15, metavar="K", help="low-rank: of the transforms (15)")
     parser.add_argument("--backend", choices=("auto", "dense", "structured"), default="auto", help="(auto)")
     parser.add_argument("--show-layer", type=int, metavar="LAYER", help="print the spans that a layer fills (from 1)")
+    parser.add_argument("--save", type=named_path, metavar="DIR",
+                        help="keep the model there as a Hugging Face checkpoint, for AutoModel.from_pretrained")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the chart being filled, as .png or .svg")
 
 
@@ -62,6 +66,10 @@ def run(args: argparse.Namespace) -> int:
     report(grammar, model, words, found)
     if args.show_layer is not None:
         show_layer(words, found["layers"][args.show_layer - 1])
+    if args.save is not None:
+        refuse_unusable_folder(args.save, "--save")
+        ConstructedModel.of(model).save_pretrained(args.save)
+        print(f"kept in {args.save}", file=sys.stderr)
     if args.plot is not None:
         drawing = filling(found)
         storage.write_bytes(args.plot, drawing.png if args.plot.suffix == ".png" else drawing.svg.encode())
@@ -102,10 +110,3 @@ def show_layer(words: list[str], layer: dict) -> None:
         print(f"  {i:>3} {j:>3}  {largest:10.3e}  {' '.join(words[i:j])}")
     if not layer["cells"]:
         print("  none: the sentence is shorter")
-
-
-def bracketed(words: list[str], spans: list[tuple[int, int]]) -> str:
-    """The tree without labels; parents come before their children in `spans`."""
-    opens = [sum(j - i > 1 for i, j in spans if i == t) for t in range(len(words))]
-    closes = [sum(j - i > 1 for i, j in spans if j == t + 1) for t in range(len(words))]
-    return " ".join("(" * a + word + ")" * b for word, a, b in zip(words, opens, closes, strict=True))

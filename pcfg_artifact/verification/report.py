@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import resources
+from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from pcfg_artifact.verification.comparison import FAILING, Judgement, Run, Verdict, passed
 from pcfg_artifact.verification.drawing import Drawing
+from pcfg_artifact.verification.explorer import as_script, likely_spans, trees_of
 from pcfg_artifact.verification.measured import Value, format_number
 from pcfg_artifact.verification.pictures import picture
 from pcfg_artifact.verification.relations import Relation
@@ -78,6 +80,7 @@ class Page:
     tables: Sequence[Table]
     drawings: Sequence[Drawing]
     undrawn: Sequence[tuple[str, str]] = field(default_factory=tuple)
+    explored: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
 
 
 def tone(verdict: Verdict) -> str:
@@ -106,6 +109,8 @@ def render(page: Page) -> str:
         deviations=deviations[:MAXIMUM_DEVIATIONS], n_deviations=len(deviations),
         unjudged=unjudged[:MAXIMUM_DEVIATIONS], n_unjudged=len(unjudged),
         n_numbers=sum(j.against != "relation" and j.verdict == Verdict.MATCH for j in page.judgements),
+        explored=page.explored, explored_json=as_script(page.explored), trees_of=trees_of, likely_spans=likely_spans,
+        script=Markup((folder / "explorer.js").read_text(encoding="utf-8")),
         tone=tone, number=number, printed=printed, drawn=DRAWN, reading_tables=READING_TABLES,
         reading_figures=READING_FIGURES,
         drawings=[replace(drawing, svg=Markup(drawing.svg)) for drawing in page.drawings])

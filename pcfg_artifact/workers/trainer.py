@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 PR_SET_PDEATHSIG = 1
 FINISHED = "training.json"  # in a model's folder, which appears as a whole
+CARD = "README.md"  # beside it, when the stage knows how good the model is
 STEP, FACTS = "step.txt", "facts.json"  # beside the checkpoints: how far, how fast
 # Extra arguments for torchrun, for training over several machines.
 TORCHRUN = "PCFG_ARTIFACT_TORCHRUN"
@@ -270,9 +271,9 @@ def publish(network: Any, job: TrainingJob, folder: Path, final: Path, result: d
 
 
 def hashes(folder: Path) -> dict[str, str]:
-    """SHA-256 of every file of a model's folder that save_pretrained wrote."""
+    """SHA-256 of every file of a model's folder that save_pretrained wrote; its card is written later."""
     return {path.name: storage.sha256(path) for path in sorted(folder.iterdir())
-            if path.is_file() and path.name != FINISHED and not path.name.startswith(storage.TEMPORARY)}
+            if path.is_file() and path.name not in (FINISHED, CARD) and not path.name.startswith(storage.TEMPORARY)}
 
 
 if __name__ == "__main__":

@@ -100,6 +100,17 @@ def test_rows_have_perplexities_between_the_optimum_and_unigram(finished):
     assert {"tokens_per_second", "padding_share", "peak_memory_mb", "world_size"} <= finished.facts["A2L1"].keys()
 
 
+def test_every_saved_model_has_a_card_with_its_data_recipe_and_distance_from_the_optimum(finished):
+    rows = {(m.table, m.row, m.column): m.value for m in finished.metrics()}
+    for model in SMALL["models"]:
+        text = finished.text(f"models/{model}/README.md")
+        found = [rows["against_optimum", f"{model} mask 0.15", column] for column in ("model", "exact", "unigram")]
+        assert "| mask 0.15 | " + " | ".join(f"{value:.2f}" for value in found) in text
+        assert f"| learning rate | {small_config().learning_rate} |" in text
+        assert "sentences drawn from a PCFG" in text
+        assert "before its first step" in finished.text(f"untrained/{model}/README.md")
+
+
 def test_the_model_before_training_is_kept_beside_the_trained_one(finished, run_folder):
     """What probes call untrained is where training began: the same start, from the same sentences."""
     from transformers import AutoModelForMaskedLM

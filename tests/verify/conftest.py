@@ -261,9 +261,20 @@ def write_run():
             if stage == "probe":
                 folder.write_json("scatter", SCATTER)
                 folder.write_json("example", {"model": "A12L12", "layer": 4, **EXAMPLE})
+                folder.write_json("explored", {"model": "A12L12", "best": 1, "words": [EXAMPLE["words"], OTHER],
+                                               "layers": [[[[0, 8], [0, 2]], [[0, 3], [1, 3]]],
+                                                          [EXAMPLE["spans"], [[0, 3], [0, 2]]]]})
+            if stage == "attention":
+                folder.write_json("explored", {"model": "A12L12", "words": [EXAMPLE["words"], OTHER],
+                                               "layers": [looking(8), looking(3)]})
             if stage == "construct":
                 folder.write_json("example", {**EXAMPLE, "gold": EXAMPLE["spans"], "span_score": SCORES,
                                               "layers": FILLING})
+                folder.write_json("explored", [
+                    {**EXAMPLE, "gold": EXAMPLE["spans"], "parse": EXAMPLE["spans"], "log_prob": -9.5,
+                     "cells": invented_cells(8), "layers": FILLING},
+                    {"words": OTHER, "gold": [[0, 3], [0, 2]], "parse": [[0, 3], [1, 3]], "log_prob": -3.0,
+                     "cells": invented_cells(3), "layers": FILLING[:2]}])
             seed = metrics[0].seed if metrics else 0
             Manifest(stage, "f" * 64, {"seed": seed, "size": 3}, {"treebank": treebank} if stage == "grammar" else {},
                      {}, {"python": "3.11"}, {"device": "cpu", "n_workers": 2}, 61.5, 200.0).write(folder.root)
@@ -277,6 +288,19 @@ STAGES = ("grammar", "marginals", "construct", "approximate", "pretrain", "probe
           "incremental", "intervene", "dynamics")
 EXAMPLE = {"words": ["the", "old", "bank", "approved", "the", "new", "plan", "."],
            "spans": [[0, 8], [0, 3], [1, 3], [3, 8], [3, 7], [4, 7], [5, 7]]}
+OTHER = ["</script>", "&", "<b>"]  # words that would break a page which does not escape them
+
+
+def invented_cells(n: int) -> list:
+    return [[i, j, None, None, None, 0.0] if j - i == 5 else [i, j, "NP", -1.5 * (j - i), -2.25, 1 / (j - i)]
+            for i in range(n) for j in range(i + 1, n + 1)]
+
+
+def looking(n: int) -> list:
+    """Two layers: the first looks at the next word, the second at the first word."""
+    return [np.eye(n, k=1).tolist(), [[0.75] + [0.0] * (n - 1)] * n]
+
+
 SCORES = np.triu(np.random.default_rng(0).random((9, 9)) + 1e-12, 1).clip(0, 1 + 1e-15).tolist()
 FILLING = [
           {"layer": k, "width": k + 1, "phase": "inside", "cells": [[i, i + k + 1, i % 2] for i in range(8 - k)]}

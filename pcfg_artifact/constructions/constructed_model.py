@@ -1,0 +1,153 @@
+"""Constructed transformers as Hugging Face checkpoints: config.json, model.safetensors, and a card.
+
+The config rebuilds the construction; then every weight is taken from the safetensors file, so that a checkpoint is what
+was saved, not what another machine would compute.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from transformers import PreTrainedModel
+from transformers.modeling_outputs import BaseModelOutput
+
+from pcfg_artifact import constructions
+from pcfg_artifact.constructions.constructed_config import ConstructedConfig, grammar_as_json, grammar_from_json
+from pcfg_artifact.constructions.transformer import ConstructedTransformer
+from pcfg_artifact.errors import ArtifactError, UsageError
+
+WEIGHTS, CARD = "model.safetensors", "README.md"
+TRANSFORM = "transforms."  # prefix of low-rank transforms, by width
+KINDS = ("HardAttentionInsideOutside", "RelativeInsideOutside", "ApproximateInsideOutside")
+PAPER = "Do Transformers Parse while Predicting the Masked Word? (Zhao, Panigrahi, Ge, Arora, EMNLP 2023)"
+
+
+class ConstructedModel(PreTrainedModel):
+    """A constructed transformer behind the interface of transformers; `transformer` is the construction itself.
+
+    input_ids (batch, words) are word ids of the grammar, -1 for a word that it does not know; attention_mask is 0
+    behind the end of a sentence.  The stream has a token for the beginning (and, in Theorem 3.1, the end) as well.
+    """
+
+    config_class = ConstructedConfig
+    config: ConstructedConfig
+    main_input_name = "input_ids"
+
+    def __init__(self, config: ConstructedConfig, transformer: ConstructedTransformer | None = None,
+                 transforms: dict[int, np.ndarray] | None = None) -> None:
+        super().__init__(config)
+        self.transformer = transformer if transformer is not None else _built(config, transforms)
+
+    @classmethod
+    def of(cls, transformer: ConstructedTransformer) -> ConstructedModel:
+        """A construction, ready to be saved."""
+        blocks = [[_name(name), block.start, block.stop] for name in transformer.plan.space.names
+                  for block in [transformer.plan.space[name]]]
+        arguments = {name: str(value).removeprefix("torch.") if name == "dtype" else value
+                     for name, value in transformer.arguments.items() if name not in ("grammar", "transforms")}
+        return cls(ConstructedConfig(
+            construction=type(transformer).__name__, arguments=arguments,
+            grammar=grammar_as_json(transformer.grammar), residual_blocks=blocks,
+            computes=[list(layer.computes) for layer in transformer.plan.layers],
+            hidden_size=transformer.embedding_dim, num_hidden_layers=transformer.n_layers,
+            num_attention_heads=transformer.n_heads, vocab_size=transformer.grammar.n_words,
+            architectures=[cls.__name__]), transformer)
+
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor | None = None, *,
+                output_hidden_states: bool = False, **_: Any) -> BaseModelOutput:
+        lengths = [input_ids.shape[1]] * len(input_ids) if attention_mask is None else attention_mask.sum(1).tolist()
+        sentences = [row[:n].cpu().numpy() for row, n in zip(input_ids, lengths, strict=True)]
+        states = list(self.transformer.steps(sentences))
+        return BaseModelOutput(last_hidden_state=states[-1],  # type: ignore[arg-type]
+                               hidden_states=tuple(states) if output_hidden_states else None)  # type: ignore[arg-type]
+
+    def save_pretrained(self, save_directory: str | os.PathLike, **_: Any) -> None:  # type: ignore[override]
+        """config.json, model.safetensors and README.md in a folder."""
+        folder = Path(save_directory)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.config.save_pretrained(folder)
+        tensors = dict(self.named_buffers())  # what layers share is there once
+        for width, transform in (getattr(self.transformer, "transforms", None) or {}).items():
+            tensors[f"{TRANSFORM}{width}"] = torch.from_numpy(np.ascontiguousarray(transform))
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, folder / WEIGHTS,
+                  metadata={"format": "pt"})
+        (folder / CARD).write_text(card(self.config), encoding="utf-8")
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: Any, *_: Any,  # type: ignore[override]
+                        config: ConstructedConfig | None = None, **__: Any) -> ConstructedModel:
+        """What save_pretrained wrote; an UsageError names what is missing or does not fit."""
+        folder = Path(pretrained_model_name_or_path)
+        advice = "; save it again with ConstructedModel.of(transformer).save_pretrained(DIR)"
+        try:
+            config = config if config is not None else ConstructedConfig.from_pretrained(folder)
+            tensors = load_file(folder / WEIGHTS)
+            transforms = {int(name.removeprefix(TRANSFORM)): tensors.pop(name).numpy() for name in list(tensors)
+                          if name.startswith(TRANSFORM)}
+            model = cls(config, transforms=transforms or None)
+        except (OSError, SafetensorError, ArtifactError, KeyError, TypeError, ValueError, AttributeError) as error:
+            raise UsageError(f"{folder} holds no constructed transformer ({error}){advice}") from error
+        buffers = dict(model.named_buffers())
+        for name in sorted(buffers.keys() ^ tensors.keys()):
+            problem = "missing" if name in buffers else "no weight of it"
+            raise UsageError(f"{folder / WEIGHTS}: {name} is {problem}{advice}")
+        for name, buffer in buffers.items():
+            if tensors[name].shape != buffer.shape or tensors[name].dtype != buffer.dtype:
+                raise UsageError(f"{folder / WEIGHTS}: {name} is {tensors[name].dtype} {tuple(tensors[name].shape)}, "
+                                 f"expected {buffer.dtype} {tuple(buffer.shape)}{advice}")
+            buffer.copy_(tensors[name])
+        return model.eval()
+
+
+def _built(config: ConstructedConfig, transforms: dict[int, np.ndarray] | None) -> ConstructedTransformer:
+    if config.construction not in KINDS:
+        raise UsageError(f"the construction {config.construction!r} is unknown; expected one of {', '.join(KINDS)}")
+    arguments = dict(config.arguments)
+    if "dtype" in arguments:
+        arguments["dtype"] = getattr(torch, arguments["dtype"])
+    if transforms is not None:
+        arguments["transforms"] = transforms
+    return getattr(constructions, config.construction)(grammar_from_json(config.grammar), **arguments)
+
+
+def _name(block: Any) -> str:
+    """A block's name as text: ("inside", 2) is "inside 2"."""
+    return " ".join(map(str, block)) if isinstance(block, tuple) else str(block)
+
+
+def card(config: ConstructedConfig) -> str:
+    """The text of README.md."""
+    rules = config.grammar
+    options = ", ".join(f"{name}={value!r}" for name, value in config.arguments.items())
+    return f"""---
+library_name: transformers
+tags: [pcfg, inside-outside, constructed]
+---
+
+# {config.construction}: a transformer that parses, built weight by weight
+
+No weight is trained. All are read off a PCFG, so that the forward pass computes Inside-Outside; after *{PAPER}*.
+
+- built with: {options}
+- sizes: {config.num_hidden_layers} layers, {config.num_attention_heads} heads, {config.hidden_size:,} dimensions
+- data: a PCFG with {len(rules["interminals"]):,} in-terminals, {len(rules["preterminals"]):,} pre-terminals,
+  {len(rules["words"]):,} words, {len(rules["binary_prob"]):,} binary and {len(rules["lexical_prob"]):,} lexical rules;
+  it is in config.json (`grammar`), and has the licence of the treebank that it was learned from
+- distance from the optimum: none but rounding for the exact constructions, since their masked-word predictions are
+  Inside-Outside's own; an ApproximateInsideOutside is as far from it as its few non-terminals and its rank make it
+- the residual stream: `residual_blocks` in config.json names every block; `computes` says what each layer fills
+
+```python
+import pcfg_artifact.constructions  # makes it known to AutoModel
+from transformers import AutoModel
+
+model = AutoModel.from_pretrained(DIR)
+inside, outside = model.transformer.read_charts(model.transformer(words))
+```
+"""
