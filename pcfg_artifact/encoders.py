@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
+from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokenizer
 from transformers.utils import logging
 
 from pcfg_artifact.artifacts import Folder
@@ -45,6 +45,11 @@ def load_encoder(folder: Path, *, attention: str = "sdpa") -> tuple[Any, Any]:
         raise UsageError(f"the tokenizer in {folder} has {n_tokens} tokens, the model has embeddings for {n_embedded}; "
                          f"give a folder whose model and tokenizer were saved together")
     return model.eval(), tokenizer
+
+
+def load_config(folder: Path) -> Any:
+    """The sizes of a model, without its weights."""
+    return AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
 
 
 def load_masked_lm(folder: Path) -> tuple[Any, Any]:

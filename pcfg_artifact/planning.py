@@ -132,8 +132,9 @@ def _probing_lines(profile: Profile, stage: str) -> list[str]:
     """What probing a stage does, by arithmetic: fits, and the disk that it gives back."""
     if stage not in ("probe", "control"):
         return []
+    whose = "the two deepest models" if stage == "probe" else "the base model"
     return [f"{stage}: {n_fits(profile, stage):,} fits, {scratch_bytes(profile, stage) / 1e9:,.2f} GB of hidden states "
-            f"at a time (the deepest model, {profile.probe.precision}), given back at the end"]
+            f"at a time ({whose}, {profile.probe.precision}), given back at the end"]
 
 
 def n_fits(profile: Profile, stage: str) -> int:
@@ -167,9 +168,11 @@ def _shapes(profile: Profile) -> dict[str, Any]:
 
 
 def scratch_bytes(profile: Profile, stage: str) -> int:
-    """Disk that a stage uses and gives back: the hidden states of the deepest model, one row a word and two marks.
+    """Disk that a stage uses and gives back: hidden states, one row a word and two marks, of the two deepest models,
+    since those of the next are written while the fits of one still run.
 
-    Probing reads sampled text and the treebank, for training and for testing; control tasks read the treebank alone.
+    Probing reads sampled text and the treebank, for training and for testing; control tasks read the treebank alone,
+    with one model.
     """
     n_texts = {"probe": 2, "control": 1}.get(stage, 0)
     if not n_texts:
@@ -178,8 +181,10 @@ def scratch_bytes(profile: Profile, stage: str) -> int:
 
     cfg = profile.probe
     n_rows = int(n_texts * (cfg.n_train + cfg.n_test) * (profile.cost["training"]["mean_length"] + 2))
-    n_layers = max(Shape.parse(name).n_layers for name in profile.pretrain.models) + 1
-    return n_rows * profile.pretrain.width * np.dtype(cfg.precision).itemsize * n_layers
+    n_layers = sorted(Shape.parse(name).n_layers + 1 for name in profile.pretrain.models)
+    n_layers += n_layers[-1:] if cfg.random_weights else []  # the base model is the deepest
+    n_kept = n_layers[-1] if stage == "control" else sum(sorted(n_layers)[-2:])
+    return n_rows * profile.pretrain.width * np.dtype(cfg.precision).itemsize * n_kept
 
 
 def _duration(seconds: float) -> str:
@@ -207,7 +212,7 @@ def refuse_early(profile: Profile, out: Path, stages: Sequence[Stage], force: bo
             problems.append(f"{n_processes} processes would share batches of {profile.pretrain.batch_size} rows; lower "
                             f"pretrain.processes or machine.n_gpus, or raise pretrain.batch_size")
     if any(stage.name == "probe" for stage in stages):
-        from pcfg_artifact.probing.probes import check_names  # here, because it brings scikit-learn
+        from pcfg_artifact.probing.probes import check_names  # here, because it brings torch
 
         check_names(profile.probe.probes)
     if any(stage.name == "verify" for stage in stages) and profile.verify.expected not in profile_names():
