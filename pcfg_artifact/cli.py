@@ -148,8 +148,19 @@ def _run_pipeline(arguments: Sequence[str]) -> int:
     parser.add_argument("--only", metavar="STAGE", help="run this stage alone")
     parser.add_argument("--force", action="store_true", help="make the selected stages from nothing")
     parser.add_argument("--skip-bad-trees", action="store_true", help="leave out malformed trees, and list them")
+    parser.add_argument("--follow", type=Path, metavar="RUN",
+                        help="help to train the models of RUN, which another machine runs (docs/CLUSTER.md)")
+    parser.add_argument("--executor", metavar="dask://HOST:PORT",
+                        help="a Dask cluster for the jobs of marginals, probe and control (docs/CLUSTER.md)")
     parser.add_argument("--dry-run", action="store_true", help="print the plan with its costs, and do nothing")
     args = parser.parse_args(arguments)
+    if args.follow is not None:
+        from pcfg_artifact.workers.follow import follow  # here, because it brings torch
+
+        if not arguments[0].startswith("--follow") or len(arguments) > 2:
+            raise UsageError("--follow RUN takes the settings of that run; leave out all other options")
+        follow(args.follow.absolute(), _say)
+        return 0
     settings = args.settings + (["grammar.skip_bad_trees=true"] if args.skip_bad_trees else [])
     profile = config.load_profile(args.profile, settings, args.treebank)
     stages_to_run = pipeline.select(args.first, args.last, args.only)
@@ -161,4 +172,9 @@ def _run_pipeline(arguments: Sequence[str]) -> int:
     if args.dry_run:
         print(planning.describe(profile, out, stages_to_run, force=args.force))
         return 0
-    return pipeline.run(profile, out, stages_to_run, force=args.force)
+    if args.executor is not None:
+        from pcfg_artifact.workers.cluster import connect  # here, because it brings Dask
+
+        with connect(args.executor):  # before the first hour: whether it answers, and runs this code
+            pass
+    return pipeline.run(profile, out, stages_to_run, force=args.force, executor=args.executor)

@@ -177,7 +177,7 @@ class ProbeConfig:
     random_weights: Flag  # probe the base model's architecture before training too
     n_seeds: Count  # nets of the 2-layer probe, differing in their first weights
     linear_iterations: Count  # L-BFGS steps at most; whether they sufficed is recorded
-    inverse_penalty: Positive  # scikit-learn's C
+    inverse_penalty: Positive  # as scikit-learn defines C
     n_hidden: Count
     epochs: Count
     learning_rate: Positive

@@ -66,6 +66,11 @@ def load_encoder(folder: Path, *, attention: str = "sdpa") -> tuple[Any, Any]:
     return model.eval(), tokenizer
 
 
+def load_config(folder: Path) -> Any:
+    """The sizes of a model, without its weights."""
+    return AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+
+
 def load_masked_lm(folder: Path) -> tuple[Any, Any]:
     """(model, tokenizer) of a masked language model, its head included."""
     return _load_weights(AutoModelForMaskedLM, folder).eval(), load_tokenizer(folder)

@@ -42,11 +42,13 @@ class Machine(NamedTuple):
     device: str
     n_workers: int
     n_gpus: int | None = None  # None: every visible one
+    executor: str | None = None  # address of a cluster that does the jobs of a pool; None: this machine
 
     @classmethod
-    def here(cls, device: str = "auto", n_workers: int | None = None, n_gpus: int | None = None) -> Machine:
+    def here(cls, device: str = "auto", n_workers: int | None = None, n_gpus: int | None = None,
+             executor: str | None = None) -> Machine:
         """This machine as far as it may be used: `auto` and None are decided by what there is."""
-        return cls(usable_device(device), n_workers or available_cores(), n_gpus)
+        return cls(usable_device(device), n_workers or available_cores(), n_gpus, executor)
 
 
 def usable_device(wanted: str) -> str:

@@ -59,13 +59,15 @@ def select(first: str | None = None, last: str | None = None, only: str | None =
     return list(STAGES[begin:end])
 
 
-def run(profile: config.Profile, out: Path, stages: Sequence[Stage], *, force: bool = False) -> int:
+def run(profile: config.Profile, out: Path, stages: Sequence[Stage], *, force: bool = False,
+        executor: str | None = None) -> int:
     """Run what is not done; an error leaves everything finished before it in place.
 
+    executor: the address of a cluster for the many small jobs of a stage (workers/cluster.py).
     Returns the exit code: that of the verdict where verify is among the stages, else 0.
     """
     with artifacts.lock(out):
-        machine = Machine.here(profile.machine.device, profile.machine.n_workers, profile.machine.n_gpus)
+        machine = Machine.here(profile.machine.device, profile.machine.n_workers, profile.machine.n_gpus, executor)
         n_run = 0
         for stage in stages:
             inputs = planning.input_hashes(profile, out, stage)

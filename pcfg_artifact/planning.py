@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 
 from pcfg_artifact import artifacts, cells, freshness, machine
 from pcfg_artifact.artifacts import Manifest
-from pcfg_artifact.config import Profile, profile_names
+from pcfg_artifact.config import Profile, as_json, profile_names
 from pcfg_artifact.errors import ConfigError, TreebankError, UsageError
 from pcfg_artifact.progress import progress
 from pcfg_artifact.records import expected_hash
@@ -129,30 +129,61 @@ def _training_lines(profile: Profile) -> list[str]:
 
 
 def _probing_lines(profile: Profile, stage: str) -> list[str]:
-    """What probing a stage does, by arithmetic: fits, and the disk that it gives back."""
+    """What a probing stage does, by arithmetic: fits, the disk that it gives back, and seconds."""
     if stage not in ("probe", "control"):
         return []
+    from pcfg_artifact.probing import workload  # here, because it brings torch
+
+    whose = "the two deepest models" if stage == "probe" else "the base model"
+    about = profile.cost["training"]
+    device, n_devices = about["device"], about["processes"] if about["device"] == "cuda" else about["cores"]
+    seconds = sum(work.seconds(device) for work in probing_work(profile, stage)) / n_devices
     return [f"{stage}: {n_fits(profile, stage):,} fits, {scratch_bytes(profile, stage) / 1e9:,.2f} GB of hidden states "
-            f"at a time (the deepest model, {profile.probe.precision}), given back at the end"]
+            f"at a time ({whose}, {profile.probe.precision}), given back at the end",
+            f"  {_duration(seconds)} of fitting on {n_devices} {'GPUs' if device == 'cuda' else 'cores'}, every "
+            f"logistic regression with all its {profile.probe.linear_iterations:,} steps, at "
+            f"{workload.OPERATIONS_PER_SECOND[device]:.1e} operations/s ({workload.SOURCE[device]})"]
 
 
-def n_fits(profile: Profile, stage: str) -> int:
-    """Fits of a probing stage: layers x probes x tasks, on sampled text and on the treebank."""
+def fitted_tasks(profile: Profile, stage: str) -> Iterator[tuple[int, bool, int]]:
+    """(hidden states side by side, whether the answers are labels, words that a sentence has more than examples) of
+    every task of every layer of every model, once for each corpus."""
     from pcfg_artifact.mlm.model import Shape  # here, because it brings transformers
 
     cfg, base = profile.probe, cells.roles_of(profile.pretrain.models).base
     models = [base] if stage == "control" else [*profile.pretrain.models, *([base] if cfg.random_weights else [])]
-    total = 0
     for number, name in enumerate(models):
         assert name is not None  # every profile has a base model
-        n_layers = Shape.parse(name).n_layers + 1
-        n_marginal = n_layers if cfg.marginal_layers == "all" else 2
-        total += n_layers + n_marginal * len(cfg.widths)
         is_base = name == base and number < len(profile.pretrain.models)  # the untrained one is another model
-        if stage == "probe":
-            total += n_layers * sum(asked == "all" or (asked == "base" and is_base)
-                                    for asked in (cfg.adjacent, cfg.nary))
-    return total * len(cfg.probes) * (2 if stage == "probe" else 1)
+        n_layers = Shape.parse(name).n_layers + 1
+        for layer in range(n_layers):
+            yield 2, True, 1
+            if stage == "probe":
+                for asked, width in ((cfg.adjacent, 3), (cfg.nary, 2)):
+                    if asked == "all" or (asked == "base" and is_base):
+                        yield width, True, 1
+            if cfg.marginal_layers == "all" or layer in (0, n_layers - 1):
+                yield from ((2, False, width - 1) for width in cfg.widths)
+
+
+def n_fits(profile: Profile, stage: str) -> int:
+    """Fits of a probing stage: tasks x probes, on sampled text and on the treebank."""
+    return sum(1 for _ in fitted_tasks(profile, stage)) * len(profile.probe.probes) * (2 if stage == "probe" else 1)
+
+
+def probing_work(profile: Profile, stage: str) -> Iterator[Any]:
+    """The work of every fit of a stage."""
+    from pcfg_artifact.probing.probes import build_probes
+    from pcfg_artifact.probing.workload import work_of_fit
+
+    cfg, mean_length = profile.probe, profile.cost["training"]["mean_length"]
+    probes = build_probes(cfg.probes, as_json(cfg))
+    for width, has_labels, n_lost in fitted_tasks(profile, stage):
+        n = cfg.n_train * max(mean_length - n_lost, 0)
+        for probe in probes.values():
+            work = work_of_fit(probe, n, width * profile.pretrain.width, has_labels=has_labels,
+                               n_seeds=cfg.n_seeds if probe.has_seeds else 1)
+            yield from [work] * (2 if stage == "probe" else 1)
 
 
 def _shapes(profile: Profile) -> dict[str, Any]:
@@ -164,10 +195,11 @@ def _shapes(profile: Profile) -> dict[str, Any]:
 
 
 def scratch_bytes(profile: Profile, stage: str) -> int:
-    """Disk that a stage uses and gives back: the hidden states of the deepest model, one row a word and two marks.
+    """Disk that a stage uses and gives back: hidden states, one row a word and two marks, of the two deepest models,
+    since those of the next are written while the fits of one still run.
 
     Probing reads sampled text and the treebank, for training and for testing; control tasks read the treebank alone,
-    causal models sampled text.
+    with one model; causal models read sampled text.
     """
     probe, reading, pretrain = profile.probe, profile.incremental, profile.pretrain
     n_sentences, precision, models = {
@@ -180,8 +212,10 @@ def scratch_bytes(profile: Profile, stage: str) -> int:
     from pcfg_artifact.mlm.model import Shape  # here, because it brings transformers
 
     n_rows = int(n_sentences * (profile.cost["training"]["mean_length"] + 2))
-    n_layers = max(Shape.parse(name).n_layers for name in models) + 1
-    return n_rows * pretrain.width * np.dtype(precision).itemsize * n_layers
+    n_layers = sorted(Shape.parse(name).n_layers + 1 for name in models)
+    n_layers += n_layers[-1:] if stage == "probe" and probe.random_weights else []  # the base model is the deepest
+    n_kept = sum(sorted(n_layers)[-2:]) if stage == "probe" else n_layers[-1]
+    return n_rows * pretrain.width * np.dtype(precision).itemsize * n_kept
 
 
 def _duration(seconds: float) -> str:
@@ -209,7 +243,7 @@ def refuse_early(profile: Profile, out: Path, stages: Sequence[Stage], force: bo
             problems.append(f"{n_processes} processes would share batches of {profile.pretrain.batch_size} rows; lower "
                             f"pretrain.processes or machine.n_gpus, or raise pretrain.batch_size")
     if any(stage.name == "probe" for stage in stages):
-        from pcfg_artifact.probing.probes import check_names  # here, because it brings scikit-learn
+        from pcfg_artifact.probing.probes import check_names  # here, because it brings torch
 
         check_names(profile.probe.probes)
     if any(stage.name == "verify" for stage in stages) and profile.verify.expected not in profile_names():

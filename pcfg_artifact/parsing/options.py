@@ -16,7 +16,8 @@ class EngineOptions:
     """backend: name of an engine (registry.py); "auto" is "cpu", or "torch" where device is another than the CPU.
 
     outside: "pruned" gives beta where alpha is not 0, "full" gives beta of every non-terminal of the right type.
-    device and dtype are for "torch"; n_threads is for "cpu" (None: all cores).
+    device and dtype are for "torch"; n_threads is for "cpu" (None: all cores).  Stages take "cpu" whatever the
+    machine: bringing a chart from a GPU to Python costs more than computing it on the CPU.
     """
 
     backend: str = "auto"

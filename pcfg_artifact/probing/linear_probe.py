@@ -1,16 +1,16 @@
-"""The linear probe: logistic regression for labels, least squares for numbers, by scikit-learn."""
+"""The linear probe: logistic regression for labels, least squares for numbers; on the CPU or a GPU."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LinearRegression, LogisticRegression
+import torch
 
+from pcfg_artifact.probing.logistic import fit_logistic
+from pcfg_artifact.probing.principal_axes import PrincipalAxes
 from pcfg_artifact.probing.standardisation import Standardisation
 
 
@@ -41,35 +41,38 @@ class LinearMap:
 
 @dataclass(frozen=True)
 class LinearProbe:
-    """Options: L-BFGS steps of the logistic regression, and scikit-learn's inverse strength of the L2 penalty."""
+    """Options: steps of the logistic regression at most, and the inverse strength of its L2 penalty, as scikit-learn
+    defines it: of the summed loss, and with two classes of the difference of their weights."""
 
     linear_iterations: int = 1000
     inverse_penalty: float = 1.0
 
     name: ClassVar[str] = "linear"
     has_seeds: ClassVar[bool] = False  # nothing in it is random
-    uses_gpu: ClassVar[bool] = False
+    uses_gpu: ClassVar[bool] = True
 
     def fit(self, x: np.ndarray, targets: np.ndarray, seeds: Sequence[int] = (0,), *, device: str = "cpu",
             overwrite_x: bool = False) -> LinearMap:
         """The linear probe of inputs x (n, D) float32 and targets (n,), labels if integers."""
         standardise = Standardisation.of(x)
-        x = standardise(x, out=x if overwrite_x else None)
+        inputs = torch.from_numpy(standardise(x, out=x if overwrite_x else None)).to(device)
         if np.issubdtype(targets.dtype, np.integer):
-            return self._classifier(standardise, x, targets)
-        fitted = LinearRegression().fit(x, targets.astype(np.float32))
-        return LinearMap(standardise, fitted.coef_.reshape(-1, 1), np.atleast_1d(fitted.intercept_), None)
+            return self._classifier(standardise, inputs, targets)
+        wanted = torch.from_numpy(targets.astype(np.float64)).to(device)
+        weights, bias = PrincipalAxes.of(inputs).least_squares(inputs, wanted)
+        return LinearMap(standardise, as_float32(weights[:, None]), as_float32(bias[None]), None)
 
-    def _classifier(self, standardise: Standardisation, x: np.ndarray, targets: np.ndarray) -> LinearMap:
-        classes = np.unique(targets)
-        if len(classes) == 1:  # nothing to separate, which scikit-learn refuses
-            return LinearMap(standardise, np.zeros((x.shape[1], 1), np.float32), np.zeros(1, np.float32), classes)
-        fitted = LogisticRegression(C=self.inverse_penalty, max_iter=self.linear_iterations)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # told by has_converged instead
-            fitted.fit(x, targets)
-        weights, bias = fitted.coef_.T, fitted.intercept_
-        if len(classes) == 2:  # scikit-learn keeps the score of the second class alone
-            weights, bias = np.hstack([-weights, weights]), np.concatenate([-bias, bias])
-        n_iterations = int(fitted.n_iter_.max())
-        return LinearMap(standardise, weights, bias, classes, n_iterations, n_iterations < self.linear_iterations)
+    def _classifier(self, standardise: Standardisation, inputs: torch.Tensor, targets: np.ndarray) -> LinearMap:
+        """inputs are overwritten."""
+        classes, labels = np.unique(targets, return_inverse=True)
+        if len(classes) == 1:  # nothing to separate
+            return LinearMap(standardise, np.zeros((inputs.shape[1], 1), np.float32), np.zeros(1, np.float32), classes)
+        penalty = (2.0 if len(classes) == 2 else 1.0) / (self.inverse_penalty * len(targets))
+        fit = fit_logistic(inputs, torch.from_numpy(labels).to(inputs.device), len(classes), penalty=penalty,
+                           max_iterations=self.linear_iterations)
+        return LinearMap(standardise, as_float32(fit.weights), as_float32(fit.bias), classes, fit.n_iterations,
+                         fit.has_converged)
+
+
+def as_float32(values: torch.Tensor) -> np.ndarray:
+    return values.float().cpu().numpy()

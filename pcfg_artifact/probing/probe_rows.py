@@ -16,7 +16,7 @@ from pcfg_artifact.probing.tasks import ProbeScore, Scores
 
 
 class Unit(NamedTuple):
-    """What is fitted, kept and resumed as one: every task of one probe on one layer of one model."""
+    """Every task of one probe on one layer of one model."""
 
     model: str
     layer: int

@@ -5,7 +5,6 @@ Corpora and fits are those of the stage `probe`, read from its setup.json: selec
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -17,16 +16,17 @@ from pcfg_artifact.artifacts import Metric, StageDir
 from pcfg_artifact.cells import TREEBANK, TREES, Cell, Measurement
 from pcfg_artifact.config import ControlConfig, ProbeConfig
 from pcfg_artifact.corpora import read_corpora
-from pcfg_artifact.encoders import load_encoder, model_folders
+from pcfg_artifact.encoders import model_folders
 from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.machine import Machine
 from pcfg_artifact.probing.probe_rows import BySeed, Unit, selectivity_rows
-from pcfg_artifact.probing.tasks import control_span_task, control_tree_task, run_task
+from pcfg_artifact.probing.tasks import Task, control_span_task, control_tree_task, run_task
 from pcfg_artifact.progress import progress
 from pcfg_artifact.workers.probe_fits import (
     Context,
+    Fit,
     device_of,
-    fit_model,
+    fit_all,
     read_result,
     read_times,
     scores_as_json,
@@ -45,27 +45,32 @@ def run(cfg: ControlConfig, inputs: Inputs, out: StageDir, machine: Machine) -> 
     corpora = {text.name: corpora[text.name] for text in (TREEBANK.training, TREEBANK.test)}
     context = Context.build(probe_cfg, corpora, base, machine, out.root, options, cfg.seed)
     context.last[base] = setup["models"][base]
-    model, tokenizer = load_encoder(model_folders(inputs["pretrain"])[base])
-    fit_model(context, base, model, tokenizer, fit_unit, 2, progress=progress, what="control tasks")
+    folder = model_folders(inputs["pretrain"])[base]
+    fit_all(context, {base: folder}, fits_of, run_fit, 2, progress=progress, what="control tasks")
     out.facts["cpu_seconds"] = read_times(context)
-    shutil.rmtree(context.states, ignore_errors=True)
     out.write_metrics(list(metrics_of(context, probed_scores(inputs["probe"].metrics()))))
 
 
-def fit_unit(context: Context, unit: Unit) -> Unit:
-    """The control tasks of one probe on one layer, in a worker process."""
-    started, layers = time.process_time(), context.layers(unit)
+def tasks_of(context: Context, unit: Unit) -> dict[str, Task]:
+    """Random labels for words at every layer, and for pairs of words where marginals are probed."""
     tasks = [control_tree_task(context.control_seed)]
     if context.has_marginals(unit):
         tasks += [control_span_task(width, context.control_seed) for width in context.cfg.widths]
-    scores, facts = [], {}
-    for task in tasks:
-        result = run_task(task, context.probes[unit.probe], layers[TREEBANK.training.name],
-                          {TREEBANK.name: layers[TREEBANK.test.name]}, context.seeds, device=device_of(context.machine))
-        scores += scores_as_json(result.scores)
-        facts[task.name] = result.facts
-    write_result(context, unit, {"scores": scores, "facts": facts}, time.process_time() - started)
-    return unit
+    return {task.name: task for task in tasks}
+
+
+def fits_of(context: Context, unit: Unit) -> list[Fit]:
+    return [Fit(unit, TREEBANK.training.name, name) for name in tasks_of(context, unit)]
+
+
+def run_fit(context: Context, fit: Fit) -> Fit:
+    """One control task of one probe on one layer, in a worker process."""
+    started, layers = time.process_time(), context.layers(fit.unit)
+    result = run_task(tasks_of(context, fit.unit)[fit.task], context.probes[fit.unit.probe], layers[fit.training],
+                      {TREEBANK.name: layers[TREEBANK.test.name]}, context.seeds, device=device_of(context.machine))
+    found = {"scores": scores_as_json(result.scores), "facts": result.facts}
+    write_result(context, fit, found, time.process_time() - started)
+    return fit
 
 
 def probed_scores(metrics: list[Metric]) -> Probed:
@@ -82,7 +87,7 @@ def metrics_of(context: Context, probed: Probed) -> Iterator[Metric]:
     for unit in units:
         model, layer, probe = unit
         control: dict[tuple[str, str], dict[int, Measurement]] = defaultdict(dict)
-        for s in read_result(context, unit)[0]:
+        for s in (score for fit in fits_of(context, unit) for score in read_result(context, fit)[0]):
             control[s.task, s.metric][s.seed] = Measurement(s.value, s.n)
         accuracy = probed[cells.layer_score(model, probe, TREEBANK.name, TREES, "accuracy", layer)]
         yield from selectivity_rows(partial(cells.control_of_trees, probe, layer=layer), "relative_depth", accuracy,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -37,9 +38,11 @@ from pcfg_artifact.ragged import Ragged
 from pcfg_artifact.seeding import stream
 from pcfg_artifact.treebank.binarise import unbinarise
 from pcfg_artifact.treebank.tree import Tree
+from pcfg_artifact.workers.pool import run_ordered
 
 SCORED = (cells.TREEBANK, cells.SAMPLED)  # settings whose test trees are scored
 WIDEST = 20  # words: F1 by width goes up to here
+CHUNK = 32  # sentences of a job in a cluster
 
 
 def run(cfg: MarginalsConfig, inputs: Inputs, out: StageDir, machine: Machine) -> None:
@@ -98,11 +101,20 @@ def write_scores(split: str, grammar: PCFG, latent: LatentPCFG | None, sentences
 def scored_parses(grammar: PCFG, latent: LatentPCFG | None, sentences: Sequence[list[str]], machine: Machine
                   ) -> Iterator[tuple[Parse, np.ndarray | None]]:
     """The PCFG's parse of every sentence, and the span scores to probe for; None where their estimate is negative."""
-    options = EngineOptions(device=machine.device, n_threads=machine.n_workers)
+    if machine.executor is not None:
+        chunks = [sentences[start:start + CHUNK] for start in range(0, len(sentences), CHUNK)]
+        return chain.from_iterable(run_ordered(parse_chunk, chunks, (grammar, latent), machine.executor))
+    options = EngineOptions(n_threads=machine.n_workers)
     if latent is None:
         return ((parse, parse.scores) for parse in parses(grammar, sentences, options))
     return ((parse, None if chart.is_negative else chart.span_scores())
             for parse, chart in latent_parses(latent, sentences, options))
+
+
+def parse_chunk(grammars: tuple[PCFG, LatentPCFG | None], sentences: Sequence[list[str]]
+                ) -> list[tuple[Parse, np.ndarray | None]]:
+    """In a worker of a cluster."""
+    return list(scored_parses(*grammars, sentences, Machine("cpu", 1)))
 
 
 def parsing_metrics(setting: str, trees: Sequence[Tree], spans: Ragged, attempts: np.ndarray, seed: int
@@ -135,11 +147,28 @@ def optimum_metrics(grammar: PCFG, validation: Ragged, cfg: MarginalsConfig, mac
     """Exact perplexity of masked words: the floor for every model, under masks of the kind they are validated with."""
     chosen = np.flatnonzero(validation.lengths <= cfg.mask_max_length)[:cfg.n_masked].tolist()
     sentences = [np.asarray(validation.row(s), np.int64) for s in chosen]
-    options = EngineOptions(device=machine.device, n_threads=machine.n_workers)
-    log_probs = {"1-mask": one_mask_log_probs(grammar, sentences, options),
-                 "unigram": iter([np.log(unigram_probabilities(grammar, sentences))])}
-    log_probs |= {name: masked_log_probs(grammar, sentences, masking, cfg.seed, chosen, options)
-                  for name, masking in NAMED_MASKS.items()}
-    for row, predicted in log_probs.items():
-        values = list(progress(predicted, total=len(sentences), desc=f"optimum: {row}"))
+    log_probs = {row: exact_log_probs(grammar, row, sentences, chosen, cfg.seed, machine)
+                 for row in ("1-mask", *NAMED_MASKS)}
+    log_probs["unigram"] = iter([np.log(unigram_probabilities(grammar, sentences))])
+    for row in ("1-mask", "unigram", *NAMED_MASKS):
+        values = list(progress(log_probs[row], total=len(sentences), desc=f"optimum: {row}"))
         yield Metric(*cells.optimum(row), cfg.seed, perplexity(values), sum(map(len, values)), "perplexity")
+
+
+def exact_log_probs(grammar: PCFG, row: str, sentences: Sequence[np.ndarray], indices: Sequence[int], seed: int,
+                    machine: Machine) -> Iterator[np.ndarray]:
+    """Exact log probability of the masked words of every sentence; row: which masks, or every word alone."""
+    if machine.executor is not None:
+        starts = range(0, len(sentences), CHUNK)
+        chunks = [(sentences[start:start + CHUNK], indices[start:start + CHUNK]) for start in starts]
+        return chain.from_iterable(run_ordered(predict_chunk, chunks, (grammar, row, seed), machine.executor))
+    options = EngineOptions(n_threads=machine.n_workers)
+    if row == "1-mask":
+        return one_mask_log_probs(grammar, sentences, options)
+    return masked_log_probs(grammar, sentences, NAMED_MASKS[row], seed, indices, options)
+
+
+def predict_chunk(about: tuple[PCFG, str, int], chunk: tuple[Sequence[np.ndarray], Sequence[int]]) -> list[np.ndarray]:
+    """In a worker of a cluster."""
+    grammar, row, seed = about
+    return list(exact_log_probs(grammar, row, *chunk, seed, Machine("cpu", 1)))

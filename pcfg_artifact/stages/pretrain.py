@@ -143,8 +143,8 @@ def exact_rows(grammar: PCFG, masked: Sequence[optimum.MaskedSentence], masks: s
     """Exact distributions, one (masked, n_words) array per sentence; kept on disk, they do not depend on models."""
     name = f"exact/{masks.replace(' ', '_')}"
     if not out.has(f"{name}.npy"):
-        found = optimum.exact_predictions(grammar, masked, NAMED_MASKS[masks], EngineOptions(
-            device=machine.device, n_threads=machine.n_workers))
+        found = optimum.exact_predictions(grammar, masked, NAMED_MASKS[masks],
+                                          EngineOptions(n_threads=machine.n_workers))
         rows = list(progress(found, total=len(masked), desc=f"exact, {masks}"))
         out.write_array(name, np.concatenate(rows).astype(np.float32))
     ends = np.cumsum([len(s.positions) for s in masked])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +11,7 @@ from pcfg_artifact.artifacts import Metric, StageDir
 from pcfg_artifact.cells import SAMPLED, SPAN_LENGTH, TREEBANK, TREES
 from pcfg_artifact.config import ProbeConfig, as_json
 from pcfg_artifact.corpora import read_corpora, unscored_corpus
-from pcfg_artifact.encoders import load_encoder, model_folders, untrained_folder
+from pcfg_artifact.encoders import load_config, model_folders, untrained_folder
 from pcfg_artifact.errors import StageError
 from pcfg_artifact.example_sentence import example_trees
 from pcfg_artifact.inputs import Inputs
@@ -22,13 +21,14 @@ from pcfg_artifact.probing.corpus import Corpus
 from pcfg_artifact.probing.illustrations import probed_trees, scatter_plot
 from pcfg_artifact.probing.probe_rows import Unit
 from pcfg_artifact.probing.reference_parsers import score_parsers
-from pcfg_artifact.probing.tasks import Task, nary_tree_task, run_task, span_task, tree_task
+from pcfg_artifact.probing.tasks import ProbeScore, Task, nary_tree_task, run_task, span_task, tree_task
 from pcfg_artifact.progress import progress
 from pcfg_artifact.seeding import stream
 from pcfg_artifact.workers.probe_fits import (
     Context,
+    Fit,
     device_of,
-    fit_model,
+    fit_all,
     read_result,
     read_times,
     scores_as_json,
@@ -49,18 +49,19 @@ def run(cfg: ProbeConfig, inputs: Inputs, out: StageDir, machine: Machine) -> No
     encoders = dict(folders)
     if cfg.random_weights:
         encoders[cells.untrained(base)] = untrained_folder(inputs["pretrain"], base)
-    for name, folder in encoders.items():
-        model, tokenizer = load_encoder(folder)
-        context.last[name] = model.config.num_hidden_layers
-        fit_model(context, name, model, tokenizer, fit_unit, 3, progress=progress, what=f"probing {name}")
-        shutil.rmtree(context.states / name, ignore_errors=True)
+    context.last.update({name: load_config(folder).num_hidden_layers for name, folder in encoders.items()})
+    fit_all(context, encoders, fits_of, run_fit, 3, progress=progress, what="probing")
 
-    results, written = {}, {}
+    results: dict[Unit, list[ProbeScore]] = {}
+    written: dict[Fit, Any] = {}
     for unit in (unit for name in encoders for unit in context.units(name)):
-        results[unit], written[unit] = read_result(context, unit)
+        results[unit] = []
+        for fit in fits_of(context, unit):
+            scores, written[fit] = read_result(context, fit)
+            results[unit] += scores
     write_illustrations(context, results, written, out)
     out.write_json("setup", {"config": as_json(cfg), "base": base, "models": context.last})
-    out.facts["fits"] = {"/".join(map(str, unit)): found["facts"] for unit, found in written.items()}
+    out.facts["fits"] = {f"{fit.unit.model}/{fit}": found["facts"] for fit, found in written.items()}
     out.facts["cpu_seconds"] = read_times(context)
     out.write_metrics(list(metrics_of(cfg, corpora, left_out, results, list(folders))))
 
@@ -80,49 +81,49 @@ def metrics_of(cfg: ProbeConfig, corpora: dict[str, Corpus], left_out: dict[str,
             yield Metric(*cells.probing_corpus(name, column), cfg.seed, value, len(corpus), "count")
 
 
-def write_illustrations(context: Context, results: probe_rows.Results, written: dict[Unit, Any], out: StageDir) -> None:
+def write_illustrations(context: Context, results: probe_rows.Results, written: dict[Fit, Any], out: StageDir) -> None:
     """scatter.json, example.json and explored.json: the base model as the probes see it that the paper shows, or the
     first ones."""
     base, last = context.base, context.last[context.base]
     tree_probe, marginal_probe = (name if name in context.probes else next(iter(context.probes))
                                   for name in (cells.TREE_PROBE, cells.MARGINAL_PROBE))
     best = probe_rows.best_layers(results)[base, tree_probe, TREEBANK.name]
-    out.write_json("scatter", {"model": base, "layer": last,
-                               "lengths": written[Unit(base, last, marginal_probe)]["scatter"]})
-    trees = [written[Unit(base, layer, tree_probe)]["example"] for layer in range(last + 1)]
+    training, shown = TREEBANK.training.name, Unit(base, last, marginal_probe)
+    scatter = {str(width): written[Fit(shown, training, SPAN_LENGTH(width))]["scatter"] for width in context.cfg.widths}
+    trees = [written[Fit(Unit(base, layer, tree_probe), training, TREES)]["example"] for layer in range(last + 1)]
+    out.write_json("scatter", {"model": base, "layer": last, "lengths": scatter})
     out.write_json("example", {"model": base, "layer": best, **trees[best][0]})
     out.write_json("explored", {"model": base, "best": best, "words": [tree["words"] for tree in trees[0]],
                                 "layers": [[tree["spans"] for tree in layer] for layer in trees]})
 
 
-# ---- one unit, in a worker process -----------------------------------------------------------------------------------
+# ---- one fit, in a worker process ------------------------------------------------------------------------------------
 
 
-def fit_unit(context: Context, unit: Unit) -> Unit:
-    """Every task of one probe on one layer of one model; its results are one file, written when all is there."""
-    started, layers = time.process_time(), context.layers(unit)
-    shown = {EXAMPLE: layers[EXAMPLE]}
-    found: dict[str, Any] = {"scores": [], "facts": {}, "scatter": {}}
-    for training in dict.fromkeys(setting.training for setting in cells.SETTINGS):
-        tests = {s.name: layers[s.test.name] for s in cells.SETTINGS if s.training == training}
-        for task in tasks_of(context, unit):
-            is_drawn = training == TREEBANK.training
-            result = run_task(task, context.probes[unit.probe], layers[training.name], tests, context.seeds,
-                              device=device_of(context.machine),
-                              unscored=shown if is_drawn and task.name == TREES else None)
-            found["scores"] += scores_as_json(result.scores)
-            found["facts"][f"{training.name} {task.name}"] = result.facts
-            if is_drawn and task.name == TREES:
-                found["example"] = probed_trees(context.corpora[EXAMPLE], result.predicted[EXAMPLE])
-            if is_drawn and (length := SPAN_LENGTH.index(task.name)) is not None:
-                found["scatter"][str(length)] = scatter_plot(
-                    result.wanted[TREEBANK.name], result.predicted[TREEBANK.name], context.cfg.n_scatter,
-                    context.cfg.seed)
-    write_result(context, unit, found, time.process_time() - started)
-    return unit
+def fits_of(context: Context, unit: Unit) -> list[Fit]:
+    """Every task of a probe on a layer, learned from sampled text and from the treebank."""
+    trainings = dict.fromkeys(setting.training.name for setting in cells.SETTINGS)
+    return [Fit(unit, training, name) for training in trainings for name in tasks_of(context, unit)]
 
 
-def tasks_of(context: Context, unit: Unit) -> list[Task]:
+def run_fit(context: Context, fit: Fit) -> Fit:
+    started, unit, layers = time.process_time(), fit.unit, context.layers(fit.unit)
+    tests = {s.name: layers[s.test.name] for s in cells.SETTINGS if s.training.name == fit.training}
+    is_drawn = fit.training == TREEBANK.training.name
+    shown = {EXAMPLE: layers[EXAMPLE]} if is_drawn and fit.task == TREES else {}
+    result = run_task(tasks_of(context, unit)[fit.task], context.probes[unit.probe], layers[fit.training], tests,
+                      context.seeds, device=device_of(context.machine), unscored=shown)
+    found: dict[str, Any] = {"scores": scores_as_json(result.scores), "facts": result.facts}
+    if shown:
+        found["example"] = probed_trees(context.corpora[EXAMPLE], result.predicted[EXAMPLE])
+    if is_drawn and SPAN_LENGTH.index(fit.task) is not None:
+        found["scatter"] = scatter_plot(result.wanted[TREEBANK.name], result.predicted[TREEBANK.name],
+                                        context.cfg.n_scatter, context.cfg.seed)
+    write_result(context, fit, found, time.process_time() - started)
+    return fit
+
+
+def tasks_of(context: Context, unit: Unit) -> dict[str, Task]:
     """EOS for every layer; marginals at the first and last layer, or at all; ADJ and n-ary labels where asked for."""
     cfg, is_base = context.cfg, unit.model == context.base
     tasks = [tree_task(TREES)]
@@ -132,4 +133,4 @@ def tasks_of(context: Context, unit: Unit) -> list[Task]:
         tasks.append(nary_tree_task(TREES))
     if context.has_marginals(unit):
         tasks += [span_task(width) for width in cfg.widths]
-    return tasks
+    return {task.name: task for task in tasks}

@@ -26,7 +26,7 @@ from pcfg_artifact.progress import progress
 from pcfg_artifact.ragged import Ragged
 from pcfg_artifact.workers import checkpoints
 from pcfg_artifact.workers.launch import run_workers
-from pcfg_artifact.workers.trainer import FINISHED, STEP, hashes
+from pcfg_artifact.workers.trainer import FINISHED, STEP, TORCHRUN, hashes
 
 # Settings that leave a trained model what it is: how it is judged, and how its work is shared out.
 NOT_OF_A_MODEL = ("models", "causal_models", "n_exact", "exact_max_length", "batch_tokens", "processes", "save_every")
@@ -121,9 +121,12 @@ def train_models(cfg: PretrainConfig, out: StageDir, machine: Machine) -> None:
         checkpoints.remove_all(out.path(f"scratch/{name}"))  # where the worker died between the two
     on_gpu = machine.device == "cuda"
     n_processes = processes_of(cfg, machine.device, machine.n_gpus)
-    n_parallel = 1 if on_gpu else max(1, machine.n_workers // n_processes)
-    commands = {name: ("-m", "pcfg_artifact.workers.trainer", str(out.path(f"scratch/{name}/job.json")),
-                       f"--processes={n_processes}", f"--parent={os.getpid()}") for name in pending}
+    # Several machines train one model after another, in the order of the profile (follow.py).
+    one_by_one = on_gpu or TORCHRUN in os.environ
+    n_parallel = 1 if one_by_one else max(1, machine.n_workers // n_processes)
+    commands = {name: ("-m", "pcfg_artifact.workers.trainer", str(out.path(f"scratch/{name}/job.json").absolute()),
+                       f"--number={cfg.models.index(name)}", f"--processes={n_processes}",
+                       f"--parent={os.getpid()}") for name in pending}
     logs = {name: out.path(f"scratch/{name}/worker.log") for name in pending}
 
     def steps_done() -> int:

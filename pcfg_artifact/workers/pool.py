@@ -2,45 +2,71 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import signal
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from functools import partial
 from multiprocessing import connection
 from typing import Any
 
 from pcfg_artifact.errors import StageError, UsageError
+from pcfg_artifact.workers.cluster import connect
 
 LONGEST_FOLDER = 75  # of a socket's path, at most 107 bytes, of which multiprocessing names the last 32
+AHEAD = 4  # jobs a worker that wait for it, so that making the next ones keeps nobody idle
 _context: Any = None  # what all jobs of this worker share; sent once, not with every job
 
 
-def run_jobs(function: Callable[[Any, Any], Any], jobs: Sequence[Any], context: Any, n_workers: int) -> Iterator[Any]:
+def run_jobs(function: Callable[[Any, Any], Any], jobs: Iterable[Any], context: Any, n_workers: int,
+             executor: str | None = None) -> Iterator[Any]:
     """function(context, job) for every job; results come as they are ready.
 
-    Workers come from a fork server, a process without threads of its own: forking a process that has used BLAS or CUDA
-    is not safe.
+    Jobs are taken as workers need them, a few ahead, so that what makes them may do work of its own.
+    executor: the address of a cluster (cluster.py) whose workers do the jobs; None: n_workers processes here.
     """
-    if not jobs:
+    if executor is None:
+        yield from _run_here(function, iter(jobs), context, n_workers)
         return
+    with connect(executor) as cluster:
+        shared = cluster.share(context)
+        yield from _submit_and_wait(lambda job: cluster.executor.submit(_call_there, function, shared, job), iter(jobs),
+                                    AHEAD * cluster.n_workers)
+
+
+def run_ordered(function: Callable[[Any, Any], Any], jobs: Sequence[Any], context: Any, executor: str) -> Iterator[Any]:
+    """function(context, job) for every job by the workers of a cluster; results come in the order of the jobs."""
+    ready: dict[int, Any] = {}
+    n_given = 0
+    for number, result in run_jobs(partial(_numbered, function), list(enumerate(jobs)), context, 1, executor):
+        ready[number] = result
+        while n_given in ready:
+            yield ready.pop(n_given)
+            n_given += 1
+
+
+def _numbered(function: Callable[[Any, Any], Any], context: Any, job: tuple[int, Any]) -> tuple[int, Any]:
+    return job[0], function(context, job[1])
+
+
+def _run_here(function: Callable[[Any, Any], Any], jobs: Iterator[Any], context: Any, n_workers: int) -> Iterator[Any]:
+    """Workers come from a fork server, a process without threads of its own: forking one that has used BLAS or CUDA is
+    not safe.
+    """
     processes = multiprocessing.get_context("forkserver")
     processes.set_forkserver_preload([function.__module__])  # imported once, not by every worker
     others = set(multiprocessing.active_children())
     try:
-        pool = ProcessPoolExecutor(min(n_workers, len(jobs)), processes, _begin, (context,))
-        waiting = [pool.submit(_call, function, job) for job in jobs]
+        pool = ProcessPoolExecutor(n_workers, processes, _begin, (context,))
     except OSError as error:
-        raise UsageError(f"worker processes cannot be started: {error.strerror or error}; they need a few kB in "
-                         f"/dev/shm, which must be writable (docker run --shm-size 64m), and a socket in "
-                         f"{tempfile.gettempdir()}, whose path may have {LONGEST_FOLDER} characters: set TMPDIR to a "
-                         f"short one that can be written, such as /tmp") from error
+        raise _cannot_start(error) from error
     try:
-        for future in as_completed(waiting):
-            yield future.result()
+        yield from _submit_and_wait(lambda job: pool.submit(_call, function, job), jobs, AHEAD * n_workers)
     except BrokenProcessPool as error:
         raise StageError("a worker process died, most likely for want of memory; what is finished is kept: run the "
                          "same command again with --set machine.n_workers=1") from error
@@ -52,15 +78,33 @@ def run_jobs(function: Callable[[Any, Any], Any], jobs: Sequence[Any], context: 
         pool.shutdown(wait=True, cancel_futures=True)
 
 
+def _submit_and_wait(submit: Callable[[Any], Future[Any]], jobs: Iterator[Any], n_ahead: int) -> Iterator[Any]:
+    waiting: set[Future[Any]] = set()
+    while True:
+        for job in itertools.islice(jobs, n_ahead - len(waiting)):
+            try:
+                waiting.add(submit(job))
+            except OSError as error:
+                raise _cannot_start(error) from error
+        if not waiting:
+            return
+        finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+        for future in finished:
+            yield future.result()
+
+
+def _cannot_start(error: OSError) -> UsageError:
+    return UsageError(f"worker processes cannot be started: {error.strerror or error}; they need a few kB in "
+                      f"/dev/shm, which must be writable (docker run --shm-size 64m), and a socket in "
+                      f"{tempfile.gettempdir()}, whose path may have {LONGEST_FOLDER} characters: set TMPDIR to a "
+                      f"short one that can be written, such as /tmp")
+
+
 def _begin(context: Any) -> None:
     global _context
     threading.Thread(target=_end_with_parent, daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent answers Ctrl-C
-    import threadpoolctl
-    import torch
-
-    torch.set_num_threads(1)
-    threadpoolctl.threadpool_limits(1)
+    _take_one_thread()
     _context = context
 
 
@@ -74,3 +118,17 @@ def _end_with_parent() -> None:
 
 def _call(function: Callable[[Any, Any], Any], job: Any) -> Any:
     return function(_context, job)
+
+
+def _call_there(function: Callable[[Any, Any], Any], context: Any, job: Any) -> Any:
+    """In a worker of a cluster, which begins as whoever started it wished."""
+    _take_one_thread()
+    return function(context, job)
+
+
+def _take_one_thread() -> None:
+    import threadpoolctl
+    import torch
+
+    torch.set_num_threads(1)
+    threadpoolctl.threadpool_limits(1)

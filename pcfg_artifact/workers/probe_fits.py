@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from pcfg_artifact import artifacts, storage
 from pcfg_artifact.cells import LAYER
 from pcfg_artifact.config import ProbeConfig
+from pcfg_artifact.encoders import load_config, load_encoder
 from pcfg_artifact.errors import CorruptArtifact, StageError
 from pcfg_artifact.machine import Machine, available_memory
 from pcfg_artifact.probing.corpus import Corpus, Layer
@@ -25,6 +27,18 @@ from pcfg_artifact.workers.pool import run_jobs
 
 WORKER_BYTES = 1 << 29  # of a process that has done nothing yet
 FITS_PER_GPU = 2  # processes; at the paper's sizes the inputs of a fit take up to 2.3 GB
+
+
+class Fit(NamedTuple):
+    """What is fitted, kept and resumed as one: one task of a probe on a layer of a model, learned from one corpus."""
+
+    unit: Unit
+    training: str
+    task: str
+
+    def __str__(self) -> str:
+        """As in the names of files."""
+        return f"{LAYER(self.unit.layer)}-{self.unit.probe}-{self.training}-{self.task}".replace(" ", "-")
 
 
 @dataclass(frozen=True)
@@ -45,6 +59,7 @@ class Context:
     def build(cls, cfg: ProbeConfig, corpora: Mapping[str, Corpus], base: str, machine: Machine, folder: Path,
               options: Mapping[str, Any], control_seed: int = 0) -> Context:
         """options: the config as a mapping, from which each probe takes its own."""
+        folder = folder.absolute()  # the workers of a cluster are elsewhere
         return cls(cfg, build_probes(cfg.probes, options), corpora, base, {}, machine, folder / "scratch",
                    folder / "fits", control_seed)
 
@@ -60,8 +75,8 @@ class Context:
         """Every layer and probe of a model, in the order of the tables."""
         return [Unit(model, layer, probe) for layer in range(self.last[model] + 1) for probe in self.probes]
 
-    def path(self, unit: Unit) -> Path:
-        return self.results / unit.model / f"{LAYER(unit.layer)}-{unit.probe}.json"
+    def path(self, fit: Fit) -> Path:
+        return self.results / fit.unit.model / f"{fit}.json"
 
     def layers(self, unit: Unit) -> dict[str, Layer]:
         return stored_layer(self.corpora, self.states / unit.model, unit.layer)
@@ -71,41 +86,49 @@ class Context:
         return self.cfg.marginal_layers == "all" or unit.layer in (0, self.last[unit.model])
 
 
-def fit_model(context: Context, name: str, model: Any, tokenizer: Any, fit: Callable[[Context, Unit], Unit],
-              n_rows: int, *, progress: ProgressBar, what: str) -> None:
-    """Run fit(context, unit) for every unit of a model that has no results yet; its hidden states are written first.
+def fit_all(context: Context, folders: Mapping[str, Path], fits_of: Callable[[Context, Unit], list[Fit]],
+            run_fit: Callable[[Context, Fit], Fit], n_rows: int, *, progress: ProgressBar, what: str) -> None:
+    """run_fit(context, fit) for every fit of all models (name -> folder) that has no result yet, as one queue.
 
+    The hidden states of a model are written when the queue comes to it, while the fits of the model before it run, and
+    removed with its last fit.  Probes with seeds take longest and begin.
     n_rows: hidden states that the widest input of a task puts side by side.
     """
-    todo = [unit for unit in context.units(name) if not context.path(unit).is_file()]
-    if not todo:
-        return
+    todo = {name: [fit for unit in context.units(name) for fit in fits_of(context, unit)
+                   if not context.path(fit).is_file()] for name in folders}
+    n_left = {name: len(fits) for name, fits in todo.items()}
+
+    def queue() -> Iterator[Fit]:
+        for name, fits in todo.items():
+            if fits:
+                write_states(context, name, folders[name], progress)
+                yield from sorted(fits, key=lambda fit: not context.probes[fit.unit.probe].has_seeds)
+
+    n_inputs = n_rows * max(load_config(folder).hidden_size for folder in folders.values())
+    for fit in progress(run_fits(run_fit, queue(), context, n_inputs), total=sum(n_left.values()), desc=what):
+        n_left[fit.unit.model] -= 1
+        if not n_left[fit.unit.model]:
+            shutil.rmtree(context.states / fit.unit.model, ignore_errors=True)
+    for name in folders:  # of a run before this one, which ended between two fits
+        shutil.rmtree(context.states / name, ignore_errors=True)
+
+
+def write_states(context: Context, name: str, folder: Path, progress: ProgressBar) -> None:
+    model, tokenizer = load_encoder(folder)
     cfg = context.cfg
     store_states(model, tokenizer, context.corpora, context.states / name, precision=cfg.precision,
                  max_tokens=cfg.batch_tokens, device=context.machine.device, progress=progress)
-    finished = run_fits(fit, todo, context, n_rows * model.config.hidden_size)
-    for _ in progress(finished, total=len(todo), desc=what):
-        pass
 
 
-def run_fits(fit: Callable[[Context, Unit], Unit], units: Sequence[Unit], context: Context,
-             n_inputs: int) -> Iterator[Unit]:
-    """fit(context, unit) for every unit, in processes that memory allows.
-
-    Probes with seeds take longest and begin.  Those that use a GPU come first where there is one, a few processes on
-    each, then the others on all cores.
-    """
-    probes, machine = context.probes, context.machine
-    units = sorted(units, key=lambda unit: (unit.layer, not probes[unit.probe].has_seeds))
+def run_fits(run_fit: Callable[[Context, Fit], Fit], fits: Iterable[Fit], context: Context,
+             n_inputs: int) -> Iterator[Fit]:
+    """run_fit(context, fit) for every fit, in as many processes as cores or GPUs are there for and memory holds."""
+    machine = context.machine
     n_workers = workers_that_fit(machine.n_workers, context.corpora, n_inputs)
-    groups = [(units, n_workers)]
     if machine.device == "cuda":
-        groups = [([unit for unit in units if probes[unit.probe].uses_gpu],
-                   min(n_workers, FITS_PER_GPU * n_gpus(machine))),
-                  ([unit for unit in units if not probes[unit.probe].uses_gpu], n_workers)]
+        n_workers = min(n_workers, FITS_PER_GPU * n_gpus(machine))
     try:
-        for group, n in groups:
-            yield from run_jobs(fit, group, context, n)
+        yield from run_jobs(run_fit, fits, context, n_workers, machine.executor)
     except torch.OutOfMemoryError as error:
         raise StageError(f"a fit found no memory on its GPU ({error}); what is finished is kept: run the same command "
                          f"again with --set machine.n_workers=1") from error
@@ -116,9 +139,14 @@ def n_gpus(machine: Machine) -> int:
 
 
 def device_of(machine: Machine) -> str:
-    """The device of this worker process: the workers of a pool are counted, and go round the GPUs."""
+    """The device of this worker process: the workers of a pool are counted, and go round the GPUs.
+
+    A worker of a cluster has the GPU that whoever started it lets it see first.
+    """
     if machine.device != "cuda":
         return machine.device
+    if machine.executor is not None:
+        return "cuda:0"
     index = int(multiprocessing.current_process().name.rpartition("-")[2])
     return f"cuda:{index % n_gpus(machine)}"
 
@@ -136,9 +164,9 @@ def scores_as_json(scores: Iterable[ProbeScore]) -> list[list[Any]]:
     return [[*s[:4], artifacts.finite_or_none(s.value), s.n] for s in scores]
 
 
-def read_result(context: Context, unit: Unit) -> tuple[list[ProbeScore], dict[str, Any]]:
-    """The scores of a unit, NaN where there is none, and all that was written with them."""
-    path = context.path(unit)
+def read_result(context: Context, fit: Fit) -> tuple[list[ProbeScore], dict[str, Any]]:
+    """The scores of a fit, NaN where there is none, and all that was written with them."""
+    path = context.path(fit)
     try:
         found = storage.read_sealed_json(path)
         scores = [ProbeScore(setting, task, metric, seed, float("nan") if value is None else value, n)
@@ -149,12 +177,12 @@ def read_result(context: Context, unit: Unit) -> tuple[list[ProbeScore], dict[st
     return scores, found
 
 
-def write_result(context: Context, unit: Unit, found: Mapping[str, Any], cpu_seconds: float) -> None:
-    """The result of a unit, the same bytes whenever it is fitted; the time goes beside it, for the manifest."""
-    storage.write_json(context.times / f"{'-'.join(map(str, unit))}.json", {"cpu_seconds": round(cpu_seconds, 3)})
-    storage.write_sealed_json(context.path(unit), found)
+def write_result(context: Context, fit: Fit, found: Mapping[str, Any], cpu_seconds: float) -> None:
+    """The result of a fit, the same bytes whenever it is made; the time goes beside it, for the manifest."""
+    storage.write_json(context.times / f"{fit.unit.model}-{fit}.json", {"cpu_seconds": round(cpu_seconds, 3)})
+    storage.write_sealed_json(context.path(fit), found)
 
 
 def read_times(context: Context) -> dict[str, Any]:
-    """Processor time of the units that this run or one before it fitted."""
+    """Processor time of the fits that this run or one before it made."""
     return {path.stem: storage.read_json(path)["cpu_seconds"] for path in sorted(context.times.glob("*.json"))}

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pcfg_artifact import storage
 from pcfg_artifact.artifacts import Folder
-from pcfg_artifact.errors import ArtifactError, StageError
+from pcfg_artifact.errors import ArtifactError, StageError, UsageError
 from pcfg_artifact.ragged import Ragged
 
 if TYPE_CHECKING:
@@ -42,37 +42,66 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("job", type=Path)
     parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--number", type=int, default=0, help="of the model in its run, from 0")
+    parser.add_argument("--follows", action="store_true", help="join a run that another machine leads")
     parser.add_argument("--parent", type=int, help="end when this process is gone")
     parser.add_argument("--in-group", action="store_true", help="started by torchrun, which says which of how many")
     args = parser.parse_args(arguments)
     end_with_parent(args.parent)
     several_machines = os.environ.get(TORCHRUN, "").split()
-    if not args.in_group and (args.processes > 1 or several_machines):
-        from torch.distributed.run import main as torchrun
-
-        torchrun([*rendezvous(several_machines, args.job.parent.name), f"--nproc-per-node={args.processes}",
-                  "-m", __spec__.name, str(args.job), "--in-group"])
-        return 0
     try:
-        run_job(args.job, args.in_group)
+        if not args.in_group and (args.processes > 1 or several_machines):
+            options = rendezvous(several_machines, args.job.parent.name, args.number, args.follows)
+            from torch.distributed.run import main as torchrun  # here, because it takes seconds
+
+            torchrun([*options, f"--nproc-per-node={args.processes}", "-m", __spec__.name, str(args.job), "--in-group"])
+        else:
+            run_job(args.job, args.in_group)
     except ArtifactError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         return error.exit_code
     return 0
 
 
-def rendezvous(several_machines: Sequence[str], model: str) -> list[str]:
+class Meeting(NamedTuple):
+    """Where the machines of a run meet, and the rest of torchrun's options for it."""
+
+    host: str
+    port: int
+    run: str
+    settings: tuple[str, ...]
+    others: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, options: Sequence[str]) -> Meeting | None:
+        """From torchrun's own options; None where they name no place."""
+        parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+        parser.add_argument("--rdzv-id", "--rdzv_id", default="pcfg_artifact")
+        parser.add_argument("--rdzv-endpoint", "--rdzv_endpoint", default="")
+        parser.add_argument("--rdzv-conf", "--rdzv_conf", default="")
+        given, others = parser.parse_known_args(options)
+        host, _, port = given.rdzv_endpoint.rpartition(":")
+        if not host or not port.isdecimal():
+            return None
+        return cls(host, int(port), given.rdzv_id, tuple(filter(None, given.rdzv_conf.split(","))), tuple(others))
+
+
+def rendezvous(several_machines: Sequence[str], model: str, number: int = 0, follows: bool = False) -> list[str]:
     """torchrun's options for how the processes of one model find each other.
 
     Alone, by a number: a container without network cannot resolve the name it has.  Over several machines every model
-    has an id of its own, so that a machine that is late never meets those that are already at the next.
+    has an id and a port of its own: the place where the machines meet ends with the torchrun that opened it, and
+    whoever came early for the next model would be left there.  Only the first machine opens it.
     """
     if not several_machines:
         return ["--standalone", "--local-addr=127.0.0.1"]
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--rdzv-id", "--rdzv_id", default="pcfg_artifact")
-    given, others = parser.parse_known_args(several_machines)
-    return [*others, f"--rdzv-id={given.rdzv_id}-{model}"]
+    meeting = Meeting.parse(several_machines)
+    if meeting is None:
+        raise UsageError(f"{TORCHRUN} is {' '.join(several_machines)!r}, expected --rdzv-endpoint=HOST:PORT in it "
+                         f"(docs/CLUSTER.md)")
+    settings = (*meeting.settings, f"is_host={0 if follows else 1}")
+    return [*meeting.others, f"--rdzv-endpoint={meeting.host}:{meeting.port + number}",
+            f"--rdzv-id={meeting.run}-{model}", f"--rdzv-conf={','.join(settings)}"]
 
 
 def end_with_parent(parent: int | None) -> None:

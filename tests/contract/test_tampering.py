@@ -177,7 +177,7 @@ def test_untrained_models_stay_when_finished_ones_do():
     assert set(jobs.FOLDERS) == set(keeps)
 
 
-# ---- probe units -----------------------------------------------------------------------------------------------------
+# ---- fits of probes --------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -186,30 +186,30 @@ def context(tmp_path):
     return probe_fits.Context(cfg, {}, {}, "A1L1", {}, Machine("cpu", 1), tmp_path / "scratch", tmp_path / "fits")
 
 
-UNIT = Unit("A1L1", 0, "linear")
+FIT = probe_fits.Fit(Unit("A1L1", 0, "linear"), "PTB train", "EOS")
 
 
-def test_a_unit_has_the_same_bytes_whatever_time_it_took(context):
+def test_a_fit_has_the_same_bytes_whatever_time_it_took(context):
     scores = probe_fits.scores_as_json([ProbeScore("PTB", "EOS", "accuracy", 0, float("nan"), 3)])
     written = []
     for seconds in (1.0, 2.5):
-        probe_fits.write_result(context, UNIT, {"scores": scores, "facts": {}}, seconds)
-        written.append(context.path(UNIT).read_bytes())
+        probe_fits.write_result(context, FIT, {"scores": scores, "facts": {}}, seconds)
+        written.append(context.path(FIT).read_bytes())
     assert written[0] == written[1]
-    assert probe_fits.read_times(context) == {"A1L1-0-linear": 2.5}
-    assert np.isnan(probe_fits.read_result(context, UNIT)[0][0].value)
+    assert probe_fits.read_times(context) == {"A1L1-L0-linear-PTB-train-EOS": 2.5}
+    assert np.isnan(probe_fits.read_result(context, FIT)[0][0].value)
 
 
 @pytest.mark.parametrize("text", ["{}", "[]", "null", '{"scores": null}', '{"scores": [[1]]}', "\ufeff", "x"])
-def test_foreign_json_in_a_unit_is_refused(text, context):
-    context.path(UNIT).parent.mkdir(parents=True)
-    context.path(UNIT).write_text(text)
-    with pytest.raises(CorruptArtifact, match="L0-linear.json"):
-        probe_fits.read_result(context, UNIT)
+def test_foreign_json_in_a_fit_is_refused(text, context):
+    context.path(FIT).parent.mkdir(parents=True)
+    context.path(FIT).write_text(text)
+    with pytest.raises(CorruptArtifact, match="L0-linear-PTB-train-EOS.json"):
+        probe_fits.read_result(context, FIT)
     if text.startswith("{"):
-        storage.write_sealed_json(context.path(UNIT), json.loads(text))
+        storage.write_sealed_json(context.path(FIT), json.loads(text))
         with pytest.raises(CorruptArtifact, match="is not the result of a fit"):
-            probe_fits.read_result(context, UNIT)
+            probe_fits.read_result(context, FIT)
 
 
 # ---- full disks ------------------------------------------------------------------------------------------------------

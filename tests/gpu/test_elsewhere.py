@@ -15,6 +15,7 @@ from pcfg_artifact.parsing.masks import Masking
 from pcfg_artifact.parsing.options import EngineOptions
 from pcfg_artifact.parsing.torch_engine import TorchEngine
 from pcfg_artifact.probing.attended_distance import attended_distances
+from pcfg_artifact.probing.linear_probe import LinearProbe
 from pcfg_artifact.probing.representations import extract
 from pcfg_artifact.probing.two_layer_probe import TwoLayerProbe
 from pcfg_artifact.ragged import Ragged
@@ -67,9 +68,19 @@ def test_fits_of_the_2_layer_probe(gpus):
     probe = TwoLayerProbe(n_hidden=3, epochs=4, milestones=(2,), batch_size=20)
     for targets in (labels, labels.astype(np.float64)):
         found, expected = (probe.fit(x.copy(), targets, (0, 1), device=device) for device in (CUDA, "cpu"))
-        assert str(found.weights.device) == CUDA
+        assert str(found.weights.outer.device) == CUDA
         assert np.array_equal(found.predict(x), expected.predict(x))
         assert np.array_equal(found.losses, expected.losses)
+
+
+def test_fits_of_the_linear_probe(gpus):
+    rng = np.random.default_rng(0)
+    x, labels = rng.normal(size=(50, 4)).astype(np.float32), rng.integers(0, 3, 50)
+    for targets in (labels, labels.astype(np.float64)):
+        found, expected = (LinearProbe().fit(x.copy(), targets, device=device) for device in (CUDA, "cpu"))
+        assert np.array_equal(found.weights, expected.weights)
+        assert np.array_equal(found.predict(x), expected.predict(x))
+    assert gpus.n_operations
 
 
 def test_hidden_states_and_attention(model, gpus):

@@ -5,15 +5,19 @@ import pytest
 
 from pcfg_artifact.artifacts import Folder
 from pcfg_artifact.cli import main
+from pcfg_artifact.config import load_profile
 from pcfg_artifact.grammar import PCFG
+from pcfg_artifact.machine import Machine
 from pcfg_artifact.owners import tables_of
 from pcfg_artifact.parsing import inside_outside, labelled_recall, masked_word_distribution, span_f1
 from pcfg_artifact.parsing.charts import cell_bounds
+from pcfg_artifact.stages import marginals
 from pcfg_artifact.treebank.brackets import parse_trees
 
 SIZES = {"sample.n_pretraining": 10, "sample.n_validation": 12, "sample.n_probe_train": 8, "sample.n_probe_test": 8,
          "sample.max_length": 12, "marginals.max_length": 8, "marginals.n_train": 15, "marginals.n_masked": 5,
          "marginals.mask_max_length": 10}
+MASKED = ["marginals.n_masked=3", "marginals.mask_max_length=10"]
 
 
 @pytest.fixture(scope="module")
@@ -76,3 +80,17 @@ def test_the_one_mask_optimum_is_the_perplexity_of_single_masks(out):
 
 def test_only_tables_of_the_stage_are_written(out):
     assert {metric.table for metric in Folder(out / "marginals").metrics()} == set(tables_of("marginals"))
+
+
+def test_a_machine_with_a_gpu_leaves_inside_outside_on_the_cpu(out):
+    """Here is no GPU: an engine that asked for one would fail."""
+    grammar = PCFG.load(out / "grammar" / "vm")
+    sentences = [tree.words() for tree in parse_trees(Folder(out / "grammar").text("test.trees"), "test")[0][:5]]
+    rows = {}
+    for device in ("cuda", "cpu"):
+        machine = Machine(device, 1)
+        rows[device] = [parse.log_prob for parse, _ in marginals.scored_parses(grammar, None, sentences, machine)]
+        rows[device] += [m.value for m in marginals.optimum_metrics(
+            grammar, Folder(out / "sample").ragged("validation/tokens"), load_profile("smoke", MASKED).marginals,
+            machine)]
+    assert rows["cuda"] == rows["cpu"]

@@ -11,7 +11,7 @@ import pytest
 
 from pcfg_artifact.errors import StageError
 from pcfg_artifact.machine import Machine
-from pcfg_artifact.workers.pool import run_jobs
+from pcfg_artifact.workers.pool import AHEAD, run_jobs
 from pcfg_artifact.workers.probe_fits import device_of
 
 
@@ -26,6 +26,22 @@ def work(context, job):
 def test_every_job_is_done_once_with_the_shared_context():
     assert sorted(run_jobs(work, [1, 2, 3, 4, 5], 10, 2)) == [11, 12, 13, 14, 15]
     assert list(run_jobs(work, [], 10, 2)) == []
+
+
+def test_jobs_are_taken_as_workers_need_them():
+    """What makes the jobs may work for them: the hidden states of a model are written when its turn comes."""
+    taken = []
+
+    def make():
+        for job in range(40):
+            taken.append(job)
+            yield job
+
+    jobs = run_jobs(work, make(), 0, 2)
+    next(jobs)
+    assert 2 < len(taken) <= 2 * AHEAD
+    assert sum(1 for _ in jobs) == 39
+    assert taken == list(range(40))
 
 
 def where(machine, _):
@@ -69,7 +85,7 @@ def is_running(pid):
         return False
 
 
-def wait_for(condition, seconds=60):
+def wait_for(condition, seconds=180):
     end = time.monotonic() + seconds
     while not condition() and time.monotonic() < end:
         time.sleep(0.1)

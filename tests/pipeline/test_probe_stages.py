@@ -160,14 +160,16 @@ def test_the_example_is_the_sentence_that_the_constructions_show(world, probed):
 def test_a_resumed_stage_refits_only_what_is_missing_and_ends_with_the_same_numbers(world, probed):
     before = probed.path("metrics.csv").read_bytes()
     fits = sorted(probed.path("fits").rglob("*.json"))
-    assert len(fits) == 2 * (2 + 3 + 3)
-    removed = probed.path("fits/A2L2/L1-2-layer.json")
+    n_tree_tasks, n_span_tasks = 2 + 3 * 3 + 3, 3 * 2 * len(WIDTHS)  # of A2L1, A2L2 and A2L2-random
+    assert len(fits) == 2 * len(PROBES) * (n_tree_tasks + n_span_tasks)  # 2: sampled text and the treebank
+    removed = probed.path("fits/A2L2/L1-2-layer-PTB-train-EOS-nary.json")
     removed.unlink()
     stamps = {path: path.stat().st_mtime_ns for path in fits if path != removed}
     run_stage(probe, "probe", world)
     assert {path: path.stat().st_mtime_ns for path in stamps} == stamps
     assert removed.is_file()
     assert probed.path("metrics.csv").read_bytes() == before
+    assert not list(probed.root.glob("scratch/A*"))  # hidden states
 
 
 def test_control_tables_are_filled_and_selectivity_is_the_difference(world, probed):

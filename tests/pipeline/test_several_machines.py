@@ -13,11 +13,11 @@ import pcfg_artifact
 from pcfg_artifact import cli
 from pcfg_artifact.artifacts import StageDir
 from pcfg_artifact.config import load_profile
-from pcfg_artifact.errors import StageError
+from pcfg_artifact.errors import StageError, UsageError
 from pcfg_artifact.machine import Machine
 from pcfg_artifact.mlm.training import Place, Recipe, train
 from pcfg_artifact.ragged import Ragged
-from pcfg_artifact.workers import checkpoints, jobs, trainer
+from pcfg_artifact.workers import checkpoints, follow, jobs, trainer
 
 SMALL = {"models": ("A1L1", "A2L1"), "causal_models": (),
          "width": 16, "max_length": 12, "batch_size": 8, "batch_tokens": 128, "steps": 4,
@@ -57,10 +57,61 @@ def test_alone_processes_meet_at_a_number_and_not_at_a_name():
 
 
 @pytest.mark.parametrize("given", ["--rdzv-id=job7", "--rdzv-id job7", "--rdzv_id=job7"])
-def test_every_model_has_a_rendezvous_of_its_own(given):
+def test_every_model_has_a_rendezvous_and_a_port_of_its_own(given):
     options = ["--nnodes=2", *given.split(), "--rdzv-endpoint=node0:29500"]
-    assert trainer.rendezvous(options, "A2L1") == ["--nnodes=2", "--rdzv-endpoint=node0:29500", "--rdzv-id=job7-A2L1"]
-    assert trainer.rendezvous(["--nnodes=2"], "A1L3")[-1] == "--rdzv-id=pcfg_artifact-A1L3"
+    assert trainer.rendezvous(options, "A2L1", 3) == [
+        "--nnodes=2", "--rdzv-endpoint=node0:29503", "--rdzv-id=job7-A2L1", "--rdzv-conf=is_host=1"]
+    followed = trainer.rendezvous([*options, "--rdzv_conf=join_timeout=900"], "A2L1", 3, follows=True)
+    assert followed[-1] == "--rdzv-conf=join_timeout=900,is_host=0"  # only the first machine opens the meeting
+    assert trainer.rendezvous(["--rdzv-endpoint=a:1"], "A1L3")[1] == "--rdzv-id=pcfg_artifact-A1L3"
+    with pytest.raises(UsageError, match="expected --rdzv-endpoint=HOST:PORT"):
+        trainer.rendezvous(["--nnodes=2"], "A1L3")
+
+
+def test_following_needs_the_options_of_the_first_machine(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv(trainer.TORCHRUN, "--standalone")
+    with pytest.raises(UsageError, match="expected torchrun's options"):
+        follow.follow(tmp_path, print)
+    assert cli.main(["--follow", str(tmp_path), "--profile", "paper"]) == 2
+    assert "leave out all other options" in capsys.readouterr().err
+
+
+def test_a_follower_of_a_finished_run_has_nothing_to_do(monkeypatch, tmp_path):
+    out = write_run(tmp_path)
+    for name in SMALL["models"]:
+        out.write_json(f"models/{name}/training", {})
+    monkeypatch.setenv(trainer.TORCHRUN, "--nnodes=2 --rdzv-endpoint=127.0.0.1:9")
+    said: list[str] = []
+    follow.follow(tmp_path, said.append)
+    assert said[1:] == [f"{name} is finished" for name in SMALL["models"]]
+
+
+# The follower is there long before the first machine, and again for the second model before that is begun.
+TWO_MACHINES = """
+"$1" -m pcfg_artifact --follow "$3" 2>"$3/follower.log" & follower=$!
+"$1" "$2" "$3" || { kill $follower; exit 1; }
+wait $follower
+"""
+
+
+@without_network
+def test_two_machines_train_two_models_one_after_another(tmp_path):
+    out = write_run(tmp_path)
+    options = "--nnodes=2 --rdzv-backend=c10d --rdzv-endpoint=127.0.0.1:29517 --rdzv-id=test --local-addr=127.0.0.1"
+    run = subprocess.run([*NO_NETWORK, "sh", "-c", TWO_MACHINES, "sh", sys.executable,
+                          str(Path(__file__).with_name("first_machine.py")), str(tmp_path)],
+                         env={**ENVIRONMENT, trainer.TORCHRUN: options}, capture_output=True, text=True, timeout=600)
+    followed = (tmp_path / "follower.log").read_text()
+    assert run.returncode == 0, run.stderr + followed
+    for name in SMALL["models"]:
+        assert f"joining {name}\n{name} is finished\n" in followed
+        assert out.json(f"scratch/{name}/facts")["world_size"] == 2
+        job = jobs.TrainingJob.read(out.path(f"scratch/{name}/job.json"))
+        alone = tmp_path / "alone" / name
+        alone.mkdir(parents=True)
+        _, expected, _ = trainer.train_model(dataclasses.replace(job, untrained=alone / "untrained"), alone, Place(),
+                                             None)
+        assert out.json(f"models/{name}/training")["losses"] == pytest.approx(expected["losses"], rel=1e-4)
 
 
 def test_more_processes_than_rows_are_refused():

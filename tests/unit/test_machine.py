@@ -88,9 +88,9 @@ def test_a_gpu_below_windows_has_no_driver_in_proc(tmp_path, monkeypatch):
 def test_the_hidden_states_of_the_deepest_model_count_as_disk():
     profile = load_profile("paper")
     n_words = 24_000 * (profile.cost["training"]["mean_length"] + 2)
-    assert scratch_bytes(profile, "probe") == n_words * 768 * 2 * 13
-    assert 12e9 < scratch_bytes(profile, "probe") < 13e9
-    assert scratch_bytes(profile, "control") == scratch_bytes(profile, "probe") // 2
+    assert scratch_bytes(profile, "probe") == n_words * 768 * 2 * (13 + 13)
+    assert 24e9 < scratch_bytes(profile, "probe") < 26e9
+    assert scratch_bytes(profile, "control") == scratch_bytes(profile, "probe") // 4  # half the text, one model
     assert scratch_bytes(profile, "pretrain") == 0
 
 
