@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -111,17 +111,7 @@ def train(model: LanguageModel, corpus: TrainingCorpus, recipe: Recipe, *, seed:
         generator.manual_seed(derive_seed(seed, "dropout", step, place.rank) % 2**63)
         for group in optimizer.param_groups:
             group["lr"] = recipe.rate(step)
-        scale = 1.0 / max(share.n_predicted, 1)
-        total = torch.zeros((), dtype=torch.float64, device=device)
-        for k, batch in enumerate(share.batches):
-            is_last = k == len(share.batches) - 1
-            with nullcontext() if is_last or place.world_size == 1 else module.no_sync():
-                with autocast:
-                    loss = module(*to_device(batch, device)) * scale
-                total += loss.detach()
-                scaler.scale(loss * place.world_size).backward()  # DDP averages over processes; we want the sum
-        if place.world_size > 1:
-            distributed.all_reduce(total)
+        total = add_gradients(module, share, scaler, autocast, place)
         scaler.unscale_(optimizer)
         if recipe.clip is not None:
             torch.nn.utils.clip_grad_norm_(parameters, recipe.clip)
@@ -145,6 +135,24 @@ def train(model: LanguageModel, corpus: TrainingCorpus, recipe: Recipe, *, seed:
         if saves and save and place.rank == 0:
             save(capture(model, optimizer, scaler, progress))
     return progress
+
+
+def add_gradients(module: Any, share: Step, scaler: torch.amp.GradScaler, autocast: AbstractContextManager[Any],
+                  place: Place) -> torch.Tensor:
+    """Add the gradient of a process's share to its parameters, summed over processes; the loss of the global batch."""
+    device = torch.device(place.device)
+    scale = 1.0 / max(share.n_predicted, 1)
+    total = torch.zeros((), dtype=torch.float64, device=device)
+    for k, batch in enumerate(share.batches):
+        is_last = k == len(share.batches) - 1
+        with nullcontext() if is_last or place.world_size == 1 else module.no_sync():
+            with autocast:
+                loss = module(*to_device(batch, device)) * scale
+            total += loss.detach()
+            scaler.scale(loss * place.world_size).backward()  # DDP averages over processes; we want the sum
+    if place.world_size > 1:
+        distributed.all_reduce(total)
+    return total
 
 
 def kept_steps(steps: int, n: int) -> list[int]:
