@@ -125,7 +125,7 @@ def train_models(cfg: PretrainConfig, out: StageDir, machine: Machine) -> None:
     one_by_one = on_gpu or TORCHRUN in os.environ
     n_parallel = 1 if one_by_one else max(1, machine.n_workers // n_processes)
     commands = {name: ("-m", "pcfg_artifact.workers.trainer", str(out.path(f"scratch/{name}/job.json").absolute()),
-                       f"--number={cfg.models.index(name)}", f"--processes={n_processes}",
+                       f"--number={cfg.all_models.index(name)}", f"--processes={n_processes}",
                        f"--parent={os.getpid()}") for name in pending}
     logs = {name: out.path(f"scratch/{name}/worker.log") for name in pending}
 
