@@ -43,7 +43,7 @@ def wait_for_jobs(scratch: Path) -> tuple[str, ...]:
     """The models of the run in their order, once every one of them has a job."""
     while True:
         for path in sorted(scratch.glob("*/job.json")):
-            models = TrainingJob.read(path).config.models
+            models = TrainingJob.read(path).config.all_models
             if all((scratch / name / "job.json").is_file() for name in models):
                 return tuple(models)
         time.sleep(POLL_SECONDS)
