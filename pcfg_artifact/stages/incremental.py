@@ -7,9 +7,10 @@ states of causal models, of masked ones of the same shape and of untrained ones,
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -33,6 +34,7 @@ from pcfg_artifact.mlm.next_word_gap import (
 )
 from pcfg_artifact.mlm.optimum import Gap, word_depths
 from pcfg_artifact.mlm.tokenizer import check_vocabulary
+from pcfg_artifact.ordered import ordered_map
 from pcfg_artifact.parsing.prefix import next_words
 from pcfg_artifact.parsing.settling import settling
 from pcfg_artifact.parsing.tree_facts import IncrementalFacts, TreeFacts, facts_of_tree, facts_so_far, incremental_facts
@@ -49,16 +51,17 @@ from pcfg_artifact.progress import progress
 from pcfg_artifact.workers.hidden_states import store_states, stored_layer
 
 PRECISION = "float32"  # of hidden states, which are removed at the end
+Fact = TypeVar("Fact")
 
 
 def run(cfg: IncrementalConfig, inputs: Inputs, out: StageDir, machine: Machine) -> None:
     torch.set_num_threads(machine.n_workers)
-    metrics = list(judged_models(cfg, inputs, out, machine))
+    grammar = inputs.pcfg()
+    metrics = list(judged_models(cfg, grammar, inputs, out, machine))
     train, test = (read_text(cfg, inputs, text.split, n) for text, n in
                    ((SAMPLED.training, cfg.n_train), (SAMPLED.test, cfg.n_test)))
-    grammar = inputs.pcfg()
-    now = [facts_so_far(grammar, ids) for ids in progress(train.ids, desc="facts, training")]
-    read = [incremental_facts(grammar, ids, cfg.delays) for ids in progress(test.ids, desc="facts, test")]
+    now = list(each(partial(facts_so_far, grammar), train.ids, machine))
+    read = list(each(partial(incremental_facts, grammar, delays=cfg.delays), test.ids, machine))
     metrics += settled_metrics(cfg, test.facts, read)
     asked = {OF_TREE: Asked(tree_questions(cfg, train.facts), tree_questions(cfg, test.facts)),
              OF_POSTERIOR: Asked(questions_of(now, cfg.widths), questions_of([fact.now for fact in read], cfg.widths))}
@@ -75,13 +78,18 @@ def run(cfg: IncrementalConfig, inputs: Inputs, out: StageDir, machine: Machine)
     out.write_metrics(metrics)
 
 
+def each(work: Callable[[np.ndarray], Fact], sentences: Sequence[np.ndarray], machine: Machine) -> Iterable[Fact]:
+    """Exact inference on every sentence, in order; its kernels release the interpreter."""
+    return progress(ordered_map(work, sentences, machine.n_workers), total=len(sentences), desc="facts of trees")
+
+
 # ---- next words ------------------------------------------------------------------------------------------------------
 
 
-def judged_models(cfg: IncrementalConfig, inputs: Inputs, out: StageDir, machine: Machine) -> Iterator[Metric]:
+def judged_models(cfg: IncrementalConfig, grammar: PCFG, inputs: Inputs, out: StageDir,
+                  machine: Machine) -> Iterator[Metric]:
     """Every causal model beside the exact next word and the unigram, on the same words."""
-    grammar, sentences = inputs.pcfg(), inputs.sentences("validation")
-    trees = inputs.sampled_trees("validation")
+    sentences, trees = inputs.sentences("validation"), inputs.sampled_trees("validation")
     chosen = np.flatnonzero(sentences.lengths <= cfg.max_length)[:cfg.n_exact]
     if not len(chosen):
         raise StageError(f"no validation sentence has at most {cfg.max_length} words; raise incremental.max_length")
@@ -91,13 +99,19 @@ def judged_models(cfg: IncrementalConfig, inputs: Inputs, out: StageDir, machine
                                      for s, ids in zip(chosen, words, strict=True)])
     share = unigram_with_end(grammar, unigram(grammar))
     unigram_loss = float(-np.log(share[np.concatenate(targets)]).mean())
+    predictions = {}
     for name, folder in causal_folders(inputs["pretrain"]).items():
         model, tokenizer = load_causal_lm(folder)
         check_vocabulary(tokenizer, grammar.words, str(folder))
-        found = next_word_predictions(model.to(machine.device), words, cfg.batch_tokens)
-        gaps = {s: Gap.between(said, next_words(grammar, words[s]).next_word, targets[s])
-                for s, said in progress(found, total=len(words), desc=f"next words, {name}")}
-        gap = Gap.join([gaps[s] for s in range(len(words))])
+        predictions[name] = next_word_predictions(model.to(machine.device), words, cfg.batch_tokens)
+    gaps: dict[str, dict[int, Gap]] = {name: {} for name in predictions}
+    for found in progress(zip(*predictions.values(), strict=True), total=len(words), desc="next words"):
+        s = found[0][0]  # all models go through the sentences in one order
+        exact = next_words(grammar, words[s]).next_word
+        for name, (_, said) in zip(predictions, found, strict=True):
+            gaps[name][s] = Gap.between(said, exact, targets[s])
+    for name, by_sentence in gaps.items():
+        gap = Gap.join([by_sentence[s] for s in range(len(words))])
         out.write_array(f"gap/{name}", np.stack([gap.model, gap.exact, gap.divergence, gap.entropy], axis=1))
         yield from next_word_rows(gap, unigram_loss, known, name, cfg.seed)
 
