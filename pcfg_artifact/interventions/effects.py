@@ -16,7 +16,7 @@ import numpy as np
 SMALLEST_CHANGE = 1e-3  # nats: an exact change below it has no sign worth comparing
 
 
-class Estimate(NamedTuple):
+class Effect(NamedTuple):
     """A statistic, its standard error over sentences, and the number of sentences."""
 
     value: float
@@ -77,7 +77,7 @@ class Observations:
             self.distance.append(int(min(abs(t - span[0]), abs(t - span[1] + 1))))
             self.moments.append(moments(weights[k], x[k], y[k]))
 
-    def estimates(self, is_chosen: np.ndarray) -> dict[str, Estimate]:
+    def estimates(self, is_chosen: np.ndarray) -> dict[str, Effect]:
         """Every statistic over the chosen rows."""
         chosen = np.flatnonzero(is_chosen)
         if not len(chosen):
@@ -93,17 +93,17 @@ class Observations:
         return np.asarray(self.distance) > 0
 
 
-def jackknife(sums: np.ndarray, statistic: Callable[[np.ndarray], np.ndarray]) -> Estimate:
+def jackknife(sums: np.ndarray, statistic: Callable[[np.ndarray], np.ndarray]) -> Effect:
     """A function of the sum of rows (n, k), one row a sentence, and its standard error."""
     n, total = len(sums), sums.sum(axis=0)
     value = float(statistic(total))
     if n < 2:
-        return Estimate(value, float("nan"), n)
+        return Effect(value, float("nan"), n)
     without = statistic(total - sums)
-    return Estimate(value, float(np.sqrt((n - 1) / n * np.square(without - without.mean()).sum())), n)
+    return Effect(value, float(np.sqrt((n - 1) / n * np.square(without - without.mean()).sum())), n)
 
 
-def mean_over_sentences(sentence: np.ndarray, values: np.ndarray) -> Estimate:
+def mean_over_sentences(sentence: np.ndarray, values: np.ndarray) -> Effect:
     """The mean of values, and its standard error over sentences."""
     _, index = np.unique(sentence, return_inverse=True)
     sums = np.stack([np.bincount(index, values), np.bincount(index)], axis=1)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pcfg_artifact.interventions.counterfactuals import MARGIN, Question
-from pcfg_artifact.interventions.effects import Estimate, Observations, mean_over_sentences
+from pcfg_artifact.interventions.effects import Effect, Observations, mean_over_sentences
 from pcfg_artifact.interventions.moves import moved, nearest, random_steps, span_inputs, with_span
 from pcfg_artifact.interventions.upper_layers import log_probs_above
 from pcfg_artifact.mlm.model import MaskedLM
@@ -61,8 +61,8 @@ class LayerOutcome:
     """
 
     observations: dict[str, Observations] = field(default_factory=lambda: defaultdict(Observations))
-    completeness: dict[str, Estimate] = field(default_factory=dict)
-    others: dict[str, Estimate] = field(default_factory=dict)
+    completeness: dict[str, Effect] = field(default_factory=dict)
+    others: dict[str, Effect] = field(default_factory=dict)
 
 
 def middle_layer(n_layers: int) -> int:

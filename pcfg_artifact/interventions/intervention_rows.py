@@ -11,7 +11,7 @@ import numpy as np
 from pcfg_artifact import cells
 from pcfg_artifact.artifacts import Metric
 from pcfg_artifact.cells import Cell
-from pcfg_artifact.interventions.effects import Estimate, Observations
+from pcfg_artifact.interventions.effects import Effect, Observations
 from pcfg_artifact.interventions.experiment import LINEAR, RANDOM, STATES, LayerOutcome
 
 GROUPED_WAYS = (LINEAR, STATES, RANDOM)
@@ -19,7 +19,7 @@ DISTANCES = (0, 1, 3, 6, np.inf)  # words; at 0 the word's own state is moved
 ALL = "moved words"  # masked words whose own state was changed, beside the others
 
 
-def estimate_rows(cell_of: Callable[[str], Cell], estimates: Mapping[str, Estimate], seed: int) -> Iterator[Metric]:
+def estimate_rows(cell_of: Callable[[str], Cell], estimates: Mapping[str, Effect], seed: int) -> Iterator[Metric]:
     """Each statistic and its standard error; one that has no value, such as a correlation with nothing, has no row."""
     for name, (value, error, n) in estimates.items():
         for column, number in ((name, value), (cells.error_of(name), error)):

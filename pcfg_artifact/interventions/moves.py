@@ -12,7 +12,8 @@ from pcfg_artifact.seeding import stream
 
 MAX_STEPS = 30  # a linear probe needs one
 CLOSE = 1e-3  # of the answer to what it should become
-DIFFERENCE = 0.05  # of a standard deviation: how far a coordinate is moved to see what the probe makes of it
+AT_ONCE = 1 << 24  # numbers that are put to a probe at a time
+DIFFERENCE = 0.05  # of the spread of all coordinates: how far one is moved to see what the probe makes of it
 
 
 def span_inputs(states: np.ndarray, width: int) -> np.ndarray:
@@ -39,12 +40,15 @@ def moved(probe: FittedProbe, x: np.ndarray, answer: float) -> np.ndarray:
 
 def gradient(probe: FittedProbe, x: np.ndarray) -> np.ndarray:
     """(n, D) by differences, so that any probe will do: the nets are linear but for their kinks."""
-    n, width = x.shape
-    steps = DIFFERENCE * np.maximum(x.std(axis=0), 1e-3)
-    around = np.repeat(x[:, None], width, axis=1)
-    around[:, np.arange(width), np.arange(width)] += steps
-    difference = probe.predict(around.reshape(-1, width))[0].reshape(n, width) - probe.predict(x)[0][:, None]
-    return (difference / steps).astype(np.float64)
+    width = x.shape[1]
+    step = np.float32(DIFFERENCE * max(float(x.std()), 1e-3))
+    parts = []
+    for some in np.split(x, range(0, len(x), max(1, AT_ONCE // width**2))[1:]):
+        around = np.repeat(some[:, None], width, axis=1)
+        around[:, np.arange(width), np.arange(width)] += step
+        answers = probe.predict(around.reshape(-1, width))[0].reshape(-1, width)
+        parts.append((answers - probe.predict(some)[0][:, None]) / step)
+    return np.concatenate(parts).astype(np.float64)
 
 
 def random_steps(x: np.ndarray, to_one: np.ndarray, to_zero: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:

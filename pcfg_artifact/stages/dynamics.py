@@ -13,7 +13,7 @@ from pcfg_artifact.config import DynamicsConfig
 from pcfg_artifact.corpora import read_corpora
 from pcfg_artifact.encoders import kept_folders
 from pcfg_artifact.inputs import Inputs
-from pcfg_artifact.interventions.effects import Estimate
+from pcfg_artifact.interventions.effects import Effect
 from pcfg_artifact.interventions.learning_curves import half_way_step
 from pcfg_artifact.interventions.material import gather
 from pcfg_artifact.machine import Machine
@@ -32,7 +32,7 @@ from pcfg_artifact.workers.intervention_jobs import (
 )
 from pcfg_artifact.workers.pool import run_jobs
 
-Curves = Mapping[int, Mapping[str, Estimate]]  # step -> quantity -> its value
+Curves = Mapping[int, Mapping[str, Effect]]  # step -> quantity -> its value
 
 
 def run(cfg: DynamicsConfig, inputs: Inputs, out: StageDir, machine: Machine) -> None:

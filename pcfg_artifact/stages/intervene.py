@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from pcfg_artifact import cells
 from pcfg_artifact.artifacts import Metric, StageDir
 from pcfg_artifact.config import InterveneConfig, as_json
@@ -13,6 +15,7 @@ from pcfg_artifact.errors import StageError
 from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.interventions.constructed import observe_constructed
+from pcfg_artifact.interventions.effects import SMALLEST_CHANGE
 from pcfg_artifact.interventions.experiment import middle_layer
 from pcfg_artifact.interventions.intervention_rows import constructed_rows, layer_rows, middle_rows
 from pcfg_artifact.interventions.material import Material, gather
@@ -58,4 +61,7 @@ def positive_control(cfg: InterveneConfig, grammar: PCFG, material: Material) ->
     step = max(len(short) // cfg.n_constructed, 1)  # of all widths
     model = RelativeInsideOutside(grammar, cfg.constructed_length)
     asked = short[::step][:cfg.n_constructed]
+    if not any((np.abs(q.change) >= SMALLEST_CHANGE).any() for q in asked):  # NaN is none
+        raise StageError("none of the spans in question changes a masked word, so that there is no effect to find; "
+                         "raise intervene.n_constructed or intervene.n_questions")
     yield from constructed_rows(*observe_constructed(model, material.test, asked), cfg.seed)

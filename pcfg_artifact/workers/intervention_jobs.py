@@ -11,7 +11,7 @@ import numpy as np
 
 from pcfg_artifact.cells import SENTENCE_F1, SPAN_WIDTH, TREEBANK, TREES
 from pcfg_artifact.encoders import load_encoder, load_masked_lm
-from pcfg_artifact.interventions.effects import Estimate, mean_over_sentences
+from pcfg_artifact.interventions.effects import Effect, mean_over_sentences
 from pcfg_artifact.interventions.experiment import (
     LINEAR,
     RANDOM,
@@ -89,7 +89,7 @@ class CheckpointContext:
     n_attention: int
 
 
-def checkpoint_curves(context: CheckpointContext, job: tuple[int, Path]) -> tuple[int, dict[str, Estimate]]:
+def checkpoint_curves(context: CheckpointContext, job: tuple[int, Path]) -> tuple[int, dict[str, Effect]]:
     """(step, quantity -> what it is at that step); an error that nobody estimated is NaN."""
     step, folder = job
     found = {LOSS: loss_above_optimum(context, folder)}
@@ -104,10 +104,10 @@ def checkpoint_curves(context: CheckpointContext, job: tuple[int, Path]) -> tupl
     for quantity, (task, metric) in tasks.items():
         result = run_task(task, probe, layers[0], {TREEBANK.name: layers[1]}, (context.interventions.seed,))
         score = next(s for s in result.scores if s.metric == metric)
-        found[quantity] = Estimate(score.value, float("nan"), len(context.test))
+        found[quantity] = Effect(score.value, float("nan"), len(context.test))
     distances, _ = attended_distances(encoder, tokenizer, context.test.sentences[:context.n_attention],
                                       max_tokens=BATCH_TOKENS, device=device)
-    found[DISTANCE] = Estimate(float(distances.mean()), float("nan"), context.n_attention)
+    found[DISTANCE] = Effect(float(distances.mean()), float("nan"), context.n_attention)
     outcome = _outcome(context.interventions, folder, middle_layer(encoder.config.num_hidden_layers), {LINEAR: probe})
     for quantity, way in ((SLOPE, LINEAR), (RANDOM_SLOPE, RANDOM)):
         seen = outcome.observations[way]
@@ -115,7 +115,7 @@ def checkpoint_curves(context: CheckpointContext, job: tuple[int, Path]) -> tupl
     return step, found
 
 
-def loss_above_optimum(context: CheckpointContext, folder: Path) -> Estimate:
+def loss_above_optimum(context: CheckpointContext, folder: Path) -> Effect:
     """Nats per masked word, on the same words as the exact prediction."""
     model, _ = load_masked_lm(folder)
     model.to(device_of(context.interventions.machine))

@@ -16,8 +16,8 @@ from pcfg_artifact.workers.jobs import read_finished
 
 SOURCE = PCFG.from_rules(
     root={"S": 1.0},
-    binary=[("S", "NP", "VP", 1.0), ("VP", "V", "NP", 0.5), ("VP", "VP", "PP", 0.5), ("PP", "P", "NP", 1.0),
-            ("NP", "D", "N", 0.6), ("NP", "NP", "PP", 0.4)],
+    binary=[("S", "NP", "VP", 1.0), ("VP", "V", "NP", 0.4), ("VP", "VP", "PP", 0.3), ("VP", "V", "V", 0.3),
+            ("PP", "P", "NP", 1.0), ("NP", "D", "N", 0.4), ("NP", "NP", "PP", 0.3), ("NP", "N", "N", 0.3)],
     lexical=[("V", "saw", 0.5), ("V", "dog", 0.5), ("P", "with", 0.5), ("P", "in", 0.5), ("D", "the", 0.6),
              ("D", "a", 0.4), ("N", "dog", 0.4), ("N", "saw", 0.3), ("N", "park", 0.3)])
 SMALL = ["grammar.cutoff=0", "sample.n_pretraining=300", "sample.n_validation=60", "sample.n_probe_train=120",
@@ -28,8 +28,9 @@ SMALL = ["grammar.cutoff=0", "sample.n_pretraining=300", "sample.n_validation=60
          "pretrain.initialisation=random", "probe.n_train=100", "probe.n_test=50", "probe.max_length=12",
          "probe.widths=[2, 3]", "probe.epochs=2", "probe.milestones=[1]", "probe.n_seeds=1",
          "probe.linear_iterations=20", "probe.n_scatter=10", "probe.adjacent=none", "attention.max_length=12",
-         "intervene.max_length=12", "intervene.n_train=80", "intervene.n_test=60", "intervene.widths=[2, 3]",
-         "intervene.n_questions=8", "intervene.n_constructed=4", "intervene.constructed_length=9",
+         "intervene.max_length=12", "intervene.n_train=80", "intervene.n_test=60", "intervene.widths=[3, 5]",
+         "intervene.n_questions=25", "intervene.n_constructed=12", "intervene.constructed_length=9",
+         "intervene.mask_rate=0.4",
          "dynamics.n_train=60", "dynamics.n_test=40", "dynamics.n_questions=5", "dynamics.n_loss=20",
          "dynamics.n_attention=5"]
 STAGES = ("grammar", "sample", "marginals", "pretrain", "probe", "intervene", "dynamics")
@@ -109,7 +110,8 @@ def test_curves_have_a_point_for_every_kept_step(run):
     found = numbers(run, "dynamics")
     for quantity in ("loss above optimum", "tree F1", "marginals width 2", "attended distance", "intervention slope",
                      "random direction slope"):
-        steps = {cells.STEP.index(cell.column) for cell in found if cell.row == f"A2L2 {quantity}"}
+        steps = {cells.STEP.index(cell.column) for cell in found
+                 if (cell.table, cell.row) == ("figure_dynamics", f"A2L2 {quantity}")}
         assert steps == {0, *kept_steps(40, 3), 40}, quantity
     last = found[cells.while_training("A2L2", "loss above optimum", 40)]
     assert 0 < last < found[cells.while_training("A2L2", "loss above optimum", 0)]
@@ -126,7 +128,7 @@ def test_the_tool_says_both_answers(run, capsys):
 
     _, root = run
     model, grammar = root / "pretrain" / "models" / "A2L2", root / "grammar" / "vm"
-    sentence = "the dog saw a [MASK] in the park"
+    sentence = "the dog saw a [MASK] in the park"  # the park of seeing, or of what is seen
     command = ["intervene", "--model", str(model), "--grammar", str(grammar), sentence, "--sentences", "40"]
     assert cli.main([*command, "--span", "3:8"]) == 0
     shown = capsys.readouterr().out
