@@ -150,6 +150,9 @@ def test_files_for_the_figures_say_what_the_report_needs(probed):
     assert 8 <= n <= 12
     assert [0, n] in example["spans"]
     assert len(example["spans"]) == len(example["gold"]) == 2 * n - 1
+    explored = probed.json("explored")
+    assert (explored["model"], explored["words"][0], len(explored["layers"])) == ("A2L2", example["words"], 3)
+    assert explored["layers"][explored["best"]][0] == example["spans"]
 
 
 def test_the_example_is_the_sentence_that_the_constructions_show(world, probed):
