@@ -16,7 +16,7 @@ SECONDS_PER_STEP = {"cpu": 1e-4, "cuda": 5e-4}
 SOURCE = {"cpu": "measured on narrow models", "cuda": "assumed: no GPU has run this"}
 
 
-class Work(NamedTuple):
+class FittingWork(NamedTuple):
     """Floating-point operations, and steps one after another."""
 
     operations: float
@@ -26,16 +26,16 @@ class Work(NamedTuple):
         return self.operations / OPERATIONS_PER_SECOND[device] + self.steps * SECONDS_PER_STEP[device]
 
 
-def work_of_fit(probe: Probe, n: int, n_inputs: int, *, has_labels: bool, n_seeds: int) -> Work:
+def work_of_fit(probe: Probe, n: int, n_inputs: int, *, has_labels: bool, n_seeds: int) -> FittingWork:
     """One fit of n examples, its steps at most as many as its options allow; nothing for a probe that is not ours."""
     n_outputs = N_LABELS if has_labels else 1
     if isinstance(probe, LinearProbe):
         axes = 2 * n * n_inputs**2
         if not has_labels:
-            return Work(axes, 1)
-        return Work(2 * axes + probe.linear_iterations * 4 * n * n_inputs * n_outputs, probe.linear_iterations)
+            return FittingWork(axes, 1)
+        return FittingWork(2 * axes + probe.linear_iterations * 4 * n * n_inputs * n_outputs, probe.linear_iterations)
     if isinstance(probe, TwoLayerProbe):
         n_units = probe.n_hidden * n_seeds
         per_epoch = n * n_units * (4 * n_inputs + 6 * n_outputs)
-        return Work(probe.epochs * per_epoch, probe.epochs * -(-n // probe.batch_size))
-    return Work(0, 0)
+        return FittingWork(probe.epochs * per_epoch, probe.epochs * -(-n // probe.batch_size))
+    return FittingWork(0, 0)
