@@ -186,6 +186,7 @@ class ProbeConfig:
     precision: Literal["float16", "float32"]  # of hidden states on disk
     batch_tokens: Count  # padded tokens a model reads at a time: memory, not results
     n_scatter: Count  # spans drawn in the scatter plots
+    widest: Annotated[int, Field(ge=2, le=20, strict=True)]  # words: F1 by span width goes up to here
 
 
 @dataclass(frozen=True, config=CLOSED)

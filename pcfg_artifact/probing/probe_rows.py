@@ -50,7 +50,7 @@ def best_layers(results: Results) -> dict[tuple[str, str, str], int]:
     return {key: max(sorted(layers), key=lambda layer: np.mean(layers[layer])) for key, layers in found.items()}
 
 
-def best_layer_rows(results: Results, seed: int) -> Iterator[Metric]:
+def best_layer_rows(results: Results, widest: int, seed: int) -> Iterator[Metric]:
     """table4 and f1_by_length at the best layer; best_layer says which it is; spread says what the seeds do to it."""
     for (model, probe, setting), layer in best_layers(results).items():
         by_metric: dict[str, list[ProbeScore]] = defaultdict(list)
@@ -61,7 +61,7 @@ def best_layer_rows(results: Results, seed: int) -> Iterator[Metric]:
             yield Metric(*cells.best_f1(probe, setting, s.metric, model), s.seed, s.value, s.n, "percent")
         row = cells.fit_row(model, probe, setting)
         for metric, scores in by_metric.items():
-            if (width := SPAN_WIDTH.index(metric)) is not None:
+            if (width := SPAN_WIDTH.index(metric)) is not None and width <= widest:
                 yield from (Metric(*cells.f1_by_width(row, width), s.seed, s.value, s.n, "percent") for s in scores)
         values, n = [s.value for s in by_metric[SENTENCE_F1]], by_metric[SENTENCE_F1][0].n
         yield Metric(*cells.best_layer(model, probe, setting), seed, layer, n, "count")
@@ -71,7 +71,8 @@ def best_layer_rows(results: Results, seed: int) -> Iterator[Metric]:
                              "percent")
 
 
-def parser_rows(parsers: Mapping[str, Mapping[str, Scores]], probes: Sequence[str], seed: int) -> Iterator[Metric]:
+def parser_rows(parsers: Mapping[str, Mapping[str, Scores]], probes: Sequence[str], widest: int, seed: int
+                ) -> Iterator[Metric]:
     """table4's columns for Inside-Outside and the trivial trees, on the probes' own test sentences.
 
     parsers: name -> test text -> scores.
@@ -85,7 +86,8 @@ def parser_rows(parsers: Mapping[str, Mapping[str, Scores]], probes: Sequence[st
             if name == EXACT_PARSER and setting != cells.OUT_OF_DISTRIBUTION:  # tested on the same text as TREEBANK
                 row = cells.exact_row(setting.name)
                 yield from (Metric(*cells.f1_by_width(row, width), seed, value, n, "percent")
-                            for metric, (value, n) in scores.items() if (width := SPAN_WIDTH.index(metric)) is not None)
+                            for metric, (value, n) in scores.items()
+                            if (width := SPAN_WIDTH.index(metric)) is not None and width <= widest)
 
 
 def marginal_rows(results: Results, models: Iterable[str], probes: Sequence[str]) -> Iterator[Metric]:

@@ -69,10 +69,11 @@ def run(cfg: ProbeConfig, inputs: Inputs, out: StageDir, machine: Machine) -> No
 def metrics_of(cfg: ProbeConfig, corpora: dict[str, Corpus], left_out: dict[str, dict[str, int]],
                results: probe_rows.Results, models: list[str]) -> Iterator[Metric]:
     yield from probe_rows.layer_rows(results)
-    yield from probe_rows.best_layer_rows(results, cfg.seed)
+    yield from probe_rows.best_layer_rows(results, cfg.widest, cfg.seed)
     yield from probe_rows.marginal_rows(results, models, cfg.probes)
     tests = {text.name: corpora[text.name] for text in (SAMPLED.test, TREEBANK.test)}
-    yield from probe_rows.parser_rows(score_parsers(tests, stream(cfg.seed, "random trees")), cfg.probes, cfg.seed)
+    parsers = score_parsers(tests, stream(cfg.seed, "random trees"))
+    yield from probe_rows.parser_rows(parsers, cfg.probes, cfg.widest, cfg.seed)
     for name, corpus in corpora.items():
         unparsed = sum(scores is None for scores in corpus.scores)
         counts = {"sentences": len(corpus), "words": int(corpus.lengths.sum()), **left_out[name],

@@ -40,11 +40,13 @@ class Family(NamedTuple):
     stage: str
     measure: str
     scale: str
+    is_divided: bool = False
 
     @property
-    def kin(self) -> tuple[str, str, str]:
-        """Families of one model, stage and scale: they move together alike, and have equally long tails."""
-        return self.model, self.stage, self.scale
+    def kin(self) -> tuple[str, str, str, bool]:
+        """Families of one model, stage and scale: they move together alike, and have equally long tails.  Numbers that
+        few spans or words decide have longer ones."""
+        return self.model, self.stage, self.scale, self.is_divided
 
 
 class Part(NamedTuple):
@@ -65,10 +67,10 @@ def family(cell: Cell, unit: str, stage: str, base: str) -> Family:
     model = model or (base if is_trained(stage) else "")
     if cell.table == BY_WIDTH:  # few spans are wide: half as wide again, another family; probes are alike in that
         half_octave = int(2 * math.log2(int(cell.column.split()[-1])))
-        return Family(model, stage, f"F1 of width {math.ceil(2 ** (half_octave / 2))} and more", scale)
+        return Family(model, stage, f"F1 of width {math.ceil(2 ** (half_octave / 2))} and more", scale, is_divided=True)
     if not model or unit == "count":  # no model to tell apart by: rows of one column go together
         return Family(model, stage, f"{cell.table} {_folded(cell.column.split()[-1])}", scale)
-    return Family(model, stage, _measure(cell, stage, words), scale)
+    return Family(model, stage, _measure(cell, stage, words), scale, is_divided(cell))
 
 
 def _measure(cell: Cell, stage: str, words: list[str]) -> str:

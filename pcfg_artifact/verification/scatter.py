@@ -34,8 +34,7 @@ class Estimate:
 
     def width(self, odds: float, times: float) -> pd.Series:
         """How far an honest number lies away with these odds, its variance being `times` the one measured."""
-        quantiles = self.degrees.map(lambda degrees: quantile(float(degrees), odds))
-        return (quantiles * (times * self.variance).pow(0.5)).fillna(0.0)
+        return (stats.t.isf(odds / 2, self.degrees) * (times * self.variance).pow(0.5)).fillna(0.0)
 
     def at_least(self, other: Estimate) -> Estimate:
         """The larger variance of the two, each with its own degrees."""
@@ -91,8 +90,8 @@ class Scatter:
         expected = cells * (1 + (n_cells - 1) * together) / n_cells
         tables = self.frame["table"].where(variance > 0).groupby(self.frame["kin"]).nunique()
         n_tables = self._kin(number).map(tables).clip(lower=1)
-        alike = self._kin(number).map(self._tails).fillna(ALL_ALIKE)
-        degrees = 1 / (1 / (alike + runs) + 1 / (n_tables * runs).clip(lower=1))
+        known = self.cells.degrees.groupby(number).mean()  # their variance; beside it, how far they move together
+        degrees = 1 / (1 / known + 1 / (n_tables * runs).clip(lower=1))
         return Estimate(((n_tables * expected + own) / (n_tables + 1)).fillna(0.0), degrees)
 
     def _square(self) -> pd.Series:

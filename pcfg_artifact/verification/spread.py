@@ -200,7 +200,7 @@ class Spread:
         return width, why
 
 
-def _numbered(names: Sequence[tuple[str, ...]]) -> list[int]:
+def _numbered(names: Sequence[tuple[str | bool, ...]]) -> list[int]:
     """The same number for the same name."""
     numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
     return [numbers[name] for name in names]
