@@ -17,6 +17,7 @@ from pcfg_artifact.ordered import ordered_map
 from pcfg_artifact.parsing import linear, linear_count, linear_inside, linear_outside, logspace
 from pcfg_artifact.parsing.charts import Chart
 from pcfg_artifact.parsing.compiled import compiled
+from pcfg_artifact.parsing.forbidden import NOTHING, Forbidden, each_forbidden
 from pcfg_artifact.parsing.options import DEFAULT, EngineOptions
 from pcfg_artifact.parsing.reference import log_of
 from pcfg_artifact.parsing.registry import BestTree
@@ -39,30 +40,32 @@ class CpuEngine:
         self._local = threading.local()
         self._one_long = threading.Lock()
 
-    def charts(self, leaves: Sequence[np.ndarray]) -> Iterator[Chart]:
+    def charts(self, leaves: Sequence[np.ndarray], forbidden: Sequence[Forbidden] = ()) -> Iterator[Chart]:
         """A chart for each sentence, in order; results do not depend on the number of threads."""
-        return self._each(self.chart, leaves)
+        return self._each(self.chart, leaves, forbidden)
 
-    def log_probs(self, leaves: Sequence[np.ndarray]) -> Iterator[float]:
-        return self._each(self.log_prob, leaves)
+    def log_probs(self, leaves: Sequence[np.ndarray], forbidden: Sequence[Forbidden] = ()) -> Iterator[float]:
+        return self._each(self.log_prob, leaves, forbidden)
 
-    def best_trees(self, leaves: Sequence[np.ndarray]) -> Iterator[BestTree]:
-        return self._each(self.best_tree, leaves)
+    def best_trees(self, leaves: Sequence[np.ndarray], forbidden: Sequence[Forbidden] = ()) -> Iterator[BestTree]:
+        return self._each(self.best_tree, leaves, forbidden)
 
-    def _each(self, work: Callable[[np.ndarray], Result], leaves: Sequence[np.ndarray]) -> Iterator[Result]:
-        return ordered_map(work, leaves, min(self.n_threads, max(len(leaves), 1)))
+    def _each(self, work: Callable[[np.ndarray, Forbidden], Result], leaves: Sequence[np.ndarray],
+              forbidden: Sequence[Forbidden]) -> Iterator[Result]:
+        items = zip(leaves, each_forbidden(forbidden, len(leaves)), strict=True)
+        return ordered_map(lambda item: work(*item), items, min(self.n_threads, max(len(leaves), 1)))
 
-    def chart(self, leaves: np.ndarray) -> Chart:
+    def chart(self, leaves: np.ndarray, forbidden: Forbidden = NOTHING) -> Chart:
         """Linear space; log space where a value would leave the range of float64."""
         with self._workspace(len(leaves)) as work:
-            return self.linear_chart(leaves, work) or self.log_chart(leaves)
+            return self.linear_chart(leaves, work, forbidden) or self.log_chart(leaves, forbidden)
 
-    def log_prob(self, leaves: np.ndarray) -> float:
+    def log_prob(self, leaves: np.ndarray, forbidden: Forbidden = NOTHING) -> float:
         """Log probability of the sentence: the inside pass alone."""
         with self._workspace(len(leaves)) as work:
-            found = self._scaled_inside(leaves, work)
+            found = self._scaled_inside(leaves, work, forbidden)
             if found is None:
-                return self.log_chart(leaves).log_prob
+                return self.log_chart(leaves, forbidden).log_prob
             if not len(leaves):
                 return -np.inf
             cell = cell_of(0, len(leaves), len(leaves))
@@ -73,16 +76,17 @@ class CpuEngine:
     def multiply_adds(self, leaves: np.ndarray) -> int:
         """Useful multiply-adds of one sentence's chart with pruned outside, 0 if it is done in log space."""
         with self._workspace(len(leaves)) as work:
-            if self.is_full or self.linear_chart(leaves, work) is None:
+            if self.is_full or self.linear_chart(leaves, work, NOTHING) is None:
                 return 0
             return sum(linear_count.multiply_adds(self.grammar, len(leaves), work))
 
-    def best_tree(self, leaves: np.ndarray) -> BestTree:
+    def best_tree(self, leaves: np.ndarray, forbidden: Forbidden = NOTHING) -> BestTree:
         """Viterbi in log space, which holds the probability of any one tree."""
         if not len(leaves):
             return BestTree.none()
-        log_leaves = log_of(leaves)
-        return logspace.best_tree(self.grammar, log_leaves, logspace.inside(self.grammar, log_leaves, True))
+        log_leaves = log_of(forbidden.allowed_leaves(leaves, self.grammar.n_interminals))
+        best = logspace.inside(self.grammar, log_leaves, True, forbidden)
+        return logspace.best_tree(self.grammar, log_leaves, best)
 
     @contextmanager
     def _workspace(self, length: int) -> Iterator[linear.Workspace]:
@@ -106,13 +110,15 @@ class CpuEngine:
                              f"grammar ({self.grammar.n_interminals:,} in-terminals), {available / 1e9:.1f} GB are "
                              f"free; leave out sentences of more than about {fits:,} words")
 
-    def _scaled_inside(self, leaves: np.ndarray, work: linear.Workspace) -> tuple[np.ndarray, np.ndarray] | None:
+    def _scaled_inside(self, leaves: np.ndarray, work: linear.Workspace, forbidden: Forbidden
+                       ) -> tuple[np.ndarray, np.ndarray] | None:
         """Fill the workspace; the leaves as they were scaled and the log of what was taken off, or None if refused."""
+        leaves = forbidden.allowed_leaves(leaves, self.grammar.n_interminals)
         scaled, log_scale, smallest_leaf = linear.scale_leaves(np.ascontiguousarray(leaves, np.float64))
         for _ in range(MAX_RESCALES):
             if smallest_leaf * self._smallest_rule < linear.SMALLEST_RULE:
                 return None
-            status, drift = linear_inside.inside(self.grammar, scaled, self.is_full, work)
+            status, drift = linear_inside.inside(self.grammar, scaled, self.is_full, forbidden, work)
             if status != linear.DRIFTING:
                 return (scaled, log_scale) if status == linear.DONE else None
             bits = -round(drift) if abs(drift) >= 1 else -int(np.sign(drift))
@@ -121,10 +127,11 @@ class CpuEngine:
             log_scale -= bits * np.log(2.0)
         return None
 
-    def linear_chart(self, leaves: np.ndarray, work: linear.Workspace) -> Chart | None:
+    def linear_chart(self, leaves: np.ndarray, work: linear.Workspace, forbidden: Forbidden) -> Chart | None:
         """The chart, or None where linear space is refused."""
-        length, found = len(leaves), self._scaled_inside(leaves, work)
-        if found is None or linear_outside.outside(self.grammar, found[0], self.is_full, work) != linear.DONE:
+        length, found = len(leaves), self._scaled_inside(leaves, work, forbidden)
+        if found is None or linear_outside.outside(
+                self.grammar, found[0], self.is_full, forbidden, work) != linear.DONE:
             return None
         offsets, symbols, inside, outside = linear.collect(length, work)
         log_scale = np.append(0.0, np.cumsum(found[1]))
@@ -135,12 +142,12 @@ class CpuEngine:
             log_prob=float(np.log(total) + log_scale[-1]) if total > 0 else -np.inf,
             offsets=offsets, symbols=symbols, inside=inside, outside=outside, log_scale=log_scale)
 
-    def log_chart(self, leaves: np.ndarray) -> Chart:
+    def log_chart(self, leaves: np.ndarray, forbidden: Forbidden = NOTHING) -> Chart:
         """The chart by the log-space kernels, which hold any value."""
         length, n_interminals = len(leaves), self.grammar.n_interminals
-        log_leaves = log_of(leaves)
-        alpha = logspace.inside(self.grammar, log_leaves, False)
-        beta, leaf_beta = logspace.outside(self.grammar, log_leaves, alpha)
+        log_leaves = log_of(forbidden.allowed_leaves(leaves, n_interminals))
+        alpha = logspace.inside(self.grammar, log_leaves, False, forbidden)
+        beta, leaf_beta = logspace.outside(self.grammar, log_leaves, alpha, forbidden)
         log_inside, log_outside = (
             typed_cells(length, inner, leaf) for inner, leaf in ((alpha, log_leaves), (beta, leaf_beta)))
         if not self.is_full:

@@ -9,6 +9,7 @@ import numpy as np
 
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.parsing.charts import Chart
+from pcfg_artifact.parsing.forbidden import Forbidden
 from pcfg_artifact.parsing.leaves import Sentence, sentence_leaves
 from pcfg_artifact.parsing.options import DEFAULT, EngineOptions, Outside, Precision
 from pcfg_artifact.parsing.registry import engine_for
@@ -26,9 +27,10 @@ def each_chart(grammar: PCFG, sentences: Sequence[Sentence], options: EngineOpti
     return leaf_charts(grammar, leaves_of(grammar, sentences), options)
 
 
-def leaf_charts(grammar: PCFG, leaves: Sequence[np.ndarray], options: EngineOptions = DEFAULT) -> Iterator[Chart]:
+def leaf_charts(grammar: PCFG, leaves: Sequence[np.ndarray], options: EngineOptions = DEFAULT,
+                forbidden: Sequence[Forbidden] = ()) -> Iterator[Chart]:
     """The same for sentences given by their leaves, (L, P) each: any weights, so masks and noise are leaves too."""
-    return engine_for(grammar, options).charts(leaves)
+    return engine_for(grammar, options).charts(leaves, forbidden)
 
 
 def log_probabilities(grammar: PCFG, sentences: Sequence[Sentence], options: EngineOptions = DEFAULT

@@ -8,6 +8,7 @@ import numpy as np
 from numba import njit, uint64
 
 from pcfg_artifact.parsing.compiled import INDEX, CompiledGrammar
+from pcfg_artifact.parsing.forbidden import Forbidden, clear
 from pcfg_artifact.parsing.linear import (
     DONE,
     DRIFT,
@@ -153,10 +154,12 @@ def find_live_pairs(left_pairs, right_pairs, pair_left, pair_right, left_mask, r
 
 
 @njit(nogil=True, cache=True, fastmath=VECTORS)
-def inside(grammar: CompiledGrammar, leaves: np.ndarray, is_full: bool, work: Workspace) -> tuple[int, float]:
+def inside(grammar: CompiledGrammar, leaves: np.ndarray, is_full: bool, forbidden: Forbidden, work: Workspace
+           ) -> tuple[int, float]:
     """Fill the chart from the (L, P) leaves; returns a status and, when DRIFTING, the bits per word to take off.
 
-    With is_full every symbol of the right type is an entry, otherwise those that are possible.
+    With is_full every symbol of the right type is an entry, otherwise those that are possible.  Leaves are 0 already
+    where they are forbidden.
     """
     length, n_interminals = len(leaves), len(grammar.root_inner)
     inner, first, last, symbols, values = grammar.inner, work.first, work.last, work.symbols, work.inside
@@ -168,7 +171,7 @@ def inside(grammar: CompiledGrammar, leaves: np.ndarray, is_full: bool, work: Wo
     by_left, left_first, by_right, right_first = inner.by_left, inner.left_first, inner.by_right, inner.right_first
     right_edges, left_edges, outside_values = work.right_edges, work.left_edges, work.outside
     least_left, least_right = work.least_left, work.least_right
-    n_entries, is_refused, is_dense = uint64(0), False, len(matrix) > 0
+    n_entries, is_refused, is_dense, is_constrained = uint64(0), False, len(matrix) > 0, len(forbidden.first) > 0
     total = np.zeros(max(n_interminals, inner.matrix.shape[1]))
     found, live = np.empty(n_interminals + 1, INDEX), np.empty(len(inner.left) + 1, INDEX)
     n_right, n_left = len(grammar.right_edges.parent), len(grammar.left_edges.parent)
@@ -233,6 +236,8 @@ def inside(grammar: CompiledGrammar, leaves: np.ndarray, is_full: bool, work: Wo
                 else:
                     add_rules(total, rule_parent, rule_prob, rule_first[q], rule_first[q + uint64(1)], product)
 
+            if is_constrained:
+                clear(total[:n_interminals], 0.0, forbidden, cell, 0)
             first[cell] = n_entries
             n_found = uint64(0)
             for a in range(uint64(n_interminals)):

@@ -6,6 +6,7 @@ import numpy as np
 from numba import njit, uint64
 
 from pcfg_artifact.parsing.compiled import INDEX, CompiledGrammar
+from pcfg_artifact.parsing.forbidden import Forbidden, clear
 from pcfg_artifact.parsing.linear import (
     DONE,
     INLINED,
@@ -107,8 +108,11 @@ def give_to_tags(rules, edges, tags, n_tags, received, leaf_beta):
 
 
 @njit(nogil=True, cache=True, fastmath=VECTORS)
-def outside(grammar: CompiledGrammar, leaves: np.ndarray, is_full: bool, work: Workspace) -> int:
-    """Give every entry its outside value, from the whole sentence down to the words; returns a status."""
+def outside(grammar: CompiledGrammar, leaves: np.ndarray, is_full: bool, forbidden: Forbidden, work: Workspace) -> int:
+    """Give every entry its outside value, from the whole sentence down to the words; returns a status.
+
+    With is_full forbidden symbols are entries too, with 0; otherwise they are none.
+    """
     length, n_preterminals = leaves.shape
     n_interminals = len(grammar.root_inner)
     inner, first, last, symbols, values = grammar.inner, work.first, work.last, work.symbols, work.inside
@@ -118,7 +122,7 @@ def outside(grammar: CompiledGrammar, leaves: np.ndarray, is_full: bool, work: W
     live_pairs, least_left, least_right = work.live_pairs, work.least_left, work.least_right
     outside_values, root, right_edges, left_edges = work.outside, grammar.root_inner, work.right_edges, work.left_edges
     n_right, n_left = len(grammar.right_edges.parent), len(grammar.left_edges.parent)
-    is_refused, is_dense = False, len(matrix) > 0
+    is_refused, is_dense, is_constrained = False, len(matrix) > 0, is_full and len(forbidden.first) > 0
     parent = np.zeros(max(n_interminals, inner.matrix.shape[1]))  # beta(A, i, j) of the cell at hand
     pairs, given = np.empty(len(inner.left) + 1, INDEX), np.empty(len(inner.left) + 1)
     live = np.arange(len(inner.left)).astype(INDEX)
@@ -143,6 +147,9 @@ def outside(grammar: CompiledGrammar, leaves: np.ndarray, is_full: bool, work: W
                 parent[a] = value
                 is_reached |= value != 0.0
                 is_refused |= (value != 0.0) & ((value <= SMALLEST) | (value >= LARGEST))  # no branch: half are 0
+            if is_constrained:
+                clear(parent[:n_interminals], 0.0, forbidden, cell, 0)
+                clear(outside_values[first[cell]:last[cell]], 0.0, forbidden, cell, 0)
             if not is_reached:
                 continue
 
@@ -196,6 +203,8 @@ def outside(grammar: CompiledGrammar, leaves: np.ndarray, is_full: bool, work: W
             right_received[0] = 0.0
             left_received[0] = 0.0
         cell = cell_of(t, t + 1, length)
+        if is_constrained:
+            clear(leaf_beta[t], 0.0, forbidden, cell, n_interminals)
         for entry in range(first[cell], last[cell]):
             work.outside[entry] = leaf_beta[t, symbols[entry] - n_interminals]
     return OUT_OF_RANGE if is_refused else DONE

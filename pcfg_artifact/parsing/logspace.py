@@ -12,6 +12,7 @@ import numpy as np
 from numba import njit
 
 from pcfg_artifact.parsing.compiled import CompiledGrammar
+from pcfg_artifact.parsing.forbidden import Forbidden, clear
 from pcfg_artifact.parsing.reference import log_of
 from pcfg_artifact.parsing.registry import BestTree
 from pcfg_artifact.parsing.triangle import cell_of
@@ -30,8 +31,11 @@ def combine(x, y, is_best):
 
 
 @njit(nogil=True, cache=True)
-def inside(grammar: CompiledGrammar, leaves: np.ndarray, is_best: bool) -> np.ndarray:
-    """log alpha (cells, I) from log leaves (L, P); with is_best the log probability of the best subtree instead."""
+def inside(grammar: CompiledGrammar, leaves: np.ndarray, is_best: bool, forbidden: Forbidden) -> np.ndarray:
+    """log alpha (cells, I) from log leaves (L, P); with is_best the log probability of the best subtree instead.
+
+    Leaves are -inf already where they are forbidden.
+    """
     length = len(leaves)
     n_interminals = len(grammar.root_inner)
     inner = grammar.inner
@@ -65,6 +69,8 @@ def inside(grammar: CompiledGrammar, leaves: np.ndarray, is_best: bool) -> np.nd
                 for rule in range(inner.first[q], inner.first[q + 1]):
                     a = inner.parent[rule]
                     alpha[cell, a] = combine(alpha[cell, a], log_prob[rule] + product, is_best)
+            if len(forbidden.first) > 0:
+                clear(alpha[cell], -np.inf, forbidden, cell, 0)
             for a in range(n_interminals):
                 if alpha[cell, a] > -np.inf:
                     starts[i, a] = True
@@ -85,7 +91,8 @@ def add_from_leaf(alpha, cell, rules, leaves, t, other, other_row, is_best):
 
 
 @njit(nogil=True, cache=True)
-def outside(grammar: CompiledGrammar, leaves: np.ndarray, alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def outside(grammar: CompiledGrammar, leaves: np.ndarray, alpha: np.ndarray, forbidden: Forbidden
+            ) -> tuple[np.ndarray, np.ndarray]:
     """log beta of in-terminals (cells, I) and of pre-terminals (L, P), of every symbol of the right type."""
     length = len(leaves)
     inner = grammar.inner
@@ -99,6 +106,8 @@ def outside(grammar: CompiledGrammar, leaves: np.ndarray, alpha: np.ndarray) -> 
     for j in range(length, 1, -1):
         for i in range(j - 1):
             cell = cell_of(i, j, length)
+            if len(forbidden.first) > 0:
+                clear(beta[cell], -np.inf, forbidden, cell, 0)
             if j - i == 2:
                 give_to_leaf(beta, cell, grammar.two_leaves, leaves, i, leaf_beta, leaves, j - 1, leaf_beta)
             else:
@@ -119,6 +128,8 @@ def outside(grammar: CompiledGrammar, leaves: np.ndarray, alpha: np.ndarray) -> 
                         beta[left, b] = log_add(beta[left, b], given + alpha[right, c])
                     if alpha[left, b] > -np.inf:
                         beta[right, c] = log_add(beta[right, c], given + alpha[left, b])
+    for t in range(length if len(forbidden.first) > 0 else 0):
+        clear(leaf_beta[t], -np.inf, forbidden, cell_of(t, t + 1, length), len(grammar.root_inner))
     return beta, leaf_beta
 
 

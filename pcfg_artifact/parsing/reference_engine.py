@@ -9,6 +9,7 @@ import numpy as np
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.parsing import reference
 from pcfg_artifact.parsing.charts import Chart
+from pcfg_artifact.parsing.forbidden import Forbidden, refuse_forbidden
 from pcfg_artifact.parsing.options import EngineOptions
 from pcfg_artifact.parsing.registry import BestTree
 
@@ -19,13 +20,16 @@ class ReferenceEngine:
     def __init__(self, grammar: PCFG, options: EngineOptions) -> None:
         self.grammar, self.is_full = grammar, options.is_full
 
-    def charts(self, leaves: Sequence[np.ndarray]) -> Iterator[Chart]:
+    def charts(self, leaves: Sequence[np.ndarray], forbidden: Sequence[Forbidden] = ()) -> Iterator[Chart]:
+        refuse_forbidden(forbidden, "reference")
         return map(self._chart, leaves)
 
-    def log_probs(self, leaves: Sequence[np.ndarray]) -> Iterator[float]:
+    def log_probs(self, leaves: Sequence[np.ndarray], forbidden: Sequence[Forbidden] = ()) -> Iterator[float]:
+        refuse_forbidden(forbidden, "reference")
         return (reference.log_probability(self.grammar, reference.inside(self.grammar, rows)) for rows in leaves)
 
-    def best_trees(self, leaves: Sequence[np.ndarray]) -> Iterator[BestTree]:
+    def best_trees(self, leaves: Sequence[np.ndarray], forbidden: Sequence[Forbidden] = ()) -> Iterator[BestTree]:
+        refuse_forbidden(forbidden, "reference")
         for rows in leaves:
             found = reference.best_tree(self.grammar, rows)
             yield BestTree.none() if found is None else BestTree(found[0], np.array(found[1]))

@@ -13,6 +13,7 @@ import numpy as np
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.parsing.charts import Chart
+from pcfg_artifact.parsing.forbidden import Forbidden
 from pcfg_artifact.parsing.options import EngineOptions
 
 AUTO = "auto"
@@ -33,17 +34,20 @@ class BestTree(NamedTuple):
 
 
 class Engine(Protocol):
-    """Inside-Outside of one grammar, for sentences given by their leaves, (L, P) each; answers come in their order."""
+    """Inside-Outside of one grammar, for sentences given by their leaves, (L, P) each; answers come in their order.
 
-    def charts(self, leaves: Sequence[np.ndarray]) -> Iterator[Chart]:
+    forbidden: one for each sentence, or none at all; inside and outside of these entries are 0, with any `outside`.
+    """
+
+    def charts(self, leaves: Sequence[np.ndarray], forbidden: Sequence[Forbidden] = ()) -> Iterator[Chart]:
         """Inside and outside values."""
         ...
 
-    def log_probs(self, leaves: Sequence[np.ndarray]) -> Iterator[float]:
+    def log_probs(self, leaves: Sequence[np.ndarray], forbidden: Sequence[Forbidden] = ()) -> Iterator[float]:
         """Log probability of each sentence, -inf where it is 0."""
         ...
 
-    def best_trees(self, leaves: Sequence[np.ndarray]) -> Iterator[BestTree]:
+    def best_trees(self, leaves: Sequence[np.ndarray], forbidden: Sequence[Forbidden] = ()) -> Iterator[BestTree]:
         """The most probable tree of each sentence (Viterbi)."""
         ...
 

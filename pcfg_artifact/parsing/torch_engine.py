@@ -21,6 +21,7 @@ from pcfg_artifact.parsing import logspace
 from pcfg_artifact.parsing.charts import Chart
 from pcfg_artifact.parsing.compiled import LeafRules, compiled
 from pcfg_artifact.parsing.cpu import CpuEngine
+from pcfg_artifact.parsing.forbidden import Forbidden, refuse_forbidden
 from pcfg_artifact.parsing.options import DEFAULT, EngineOptions
 from pcfg_artifact.parsing.reference import log_of
 from pcfg_artifact.parsing.registry import BestTree
@@ -85,13 +86,16 @@ class TorchEngine:
 
     # ---- batches ---------------------------------------------------------------------------------------------------
 
-    def charts(self, leaves: Sequence[np.ndarray]) -> Iterator[Chart]:
+    def charts(self, leaves: Sequence[np.ndarray], forbidden: Sequence[Forbidden] = ()) -> Iterator[Chart]:
+        refuse_forbidden(forbidden, "torch")
         return self._each(self._batch_charts, leaves)
 
-    def log_probs(self, leaves: Sequence[np.ndarray]) -> Iterator[float]:
+    def log_probs(self, leaves: Sequence[np.ndarray], forbidden: Sequence[Forbidden] = ()) -> Iterator[float]:
+        refuse_forbidden(forbidden, "torch")
         return self._each(self._batch_log_probs, leaves)
 
-    def best_trees(self, leaves: Sequence[np.ndarray]) -> Iterator[BestTree]:
+    def best_trees(self, leaves: Sequence[np.ndarray], forbidden: Sequence[Forbidden] = ()) -> Iterator[BestTree]:
+        refuse_forbidden(forbidden, "torch")
         return self._each(self._batch_best_trees, leaves)
 
     def _each(self, work: Callable[[list[np.ndarray]], list[Result]], leaves: Sequence[np.ndarray]

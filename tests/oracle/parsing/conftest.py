@@ -15,7 +15,9 @@ import pytest
 
 from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.parsing import ENGINES, BestTree, Chart, EngineOptions
+from pcfg_artifact.parsing.forbidden import each_forbidden
 from pcfg_artifact.parsing.reference import log_of
+from pcfg_artifact.parsing.triangle import cell_of
 
 TOY = "toy"
 SLOW = {"reference", TOY}
@@ -44,17 +46,25 @@ class ToyEngine:
         self.grammar, self.is_full = grammar, options.outside == "full"
         self.rules = [(*map(int, rule), float(p)) for rule, p in zip(grammar.binary, grammar.binary_prob, strict=True)]
 
-    def charts(self, leaves):
-        return map(self._chart, leaves)
+    def charts(self, leaves, forbidden=()):
+        return map(self._chart, leaves, each_forbidden(forbidden, len(leaves)))
 
-    def log_probs(self, leaves):
-        return (self._chart(rows).log_prob for rows in leaves)
+    def log_probs(self, leaves, forbidden=()):
+        return (chart.log_prob for chart in self.charts(leaves, forbidden))
 
-    def best_trees(self, leaves):
-        return map(self._best_tree, leaves)
+    def best_trees(self, leaves, forbidden=()):
+        return map(self._best_tree, leaves, each_forbidden(forbidden, len(leaves)))
 
-    def _steps(self, length):
-        """(parent, left, right, probability) of every rule in every place, narrow spans first."""
+    def _steps(self, length, is_forbidden):
+        """(parent, left, right, probability) of every rule in every place, narrow spans first.
+
+        Rules with a forbidden parent or child have no place.
+        """
+        for step in self._all_steps(length):
+            if not any(is_forbidden[node] for node in step[:3]):
+                yield step
+
+    def _all_steps(self, length):
         for width in range(2, length + 1):
             for i in range(length - width + 1):
                 for k in range(i + 1, i + width):
@@ -63,18 +73,28 @@ class ToyEngine:
                                 (c < self.grammar.n_interminals) == (i + width - k > 1):
                             yield (a, i, i + width), (b, i, k), (c, k, i + width), prob
 
-    def _leaves(self, leaves):
+    def _leaves(self, leaves, is_forbidden):
         n = self.grammar.n_interminals
-        return {(n + int(p), int(i), int(i) + 1): float(leaves[i, p]) for i, p in np.argwhere(leaves > 0)}
+        return {(n + int(p), int(i), int(i) + 1): float(leaves[i, p]) for i, p in np.argwhere(leaves > 0)
+                if not is_forbidden[n + int(p), int(i), int(i) + 1]}
 
-    def _chart(self, leaves):
+    def _is_forbidden(self, forbidden, length):
+        """(symbol, i, j) -> whether it is."""
+        if forbidden.is_empty:
+            return defaultdict(bool)
+        return {(a, i, j): bool(forbidden.is_whole[cell_of(i, j, length)]) or a in
+                forbidden.symbols[forbidden.first[cell_of(i, j, length)]:forbidden.first[cell_of(i, j, length) + 1]]
+                for i in range(length) for j in range(i + 1, length + 1) for a in range(self.grammar.n_nonterminals)}
+
+    def _chart(self, leaves, forbidden):
         length = len(leaves)
-        inside, outside = defaultdict(float, self._leaves(leaves)), defaultdict(float)
-        steps = list(self._steps(length))
+        is_forbidden = self._is_forbidden(forbidden, length)
+        inside, outside = defaultdict(float, self._leaves(leaves, is_forbidden)), defaultdict(float)
+        steps = list(self._steps(length, is_forbidden))
         for parent, left, right, prob in steps:
             inside[parent] += prob * inside[left] * inside[right]
         for a in range(self.grammar.n_nonterminals):
-            if length and (a < self.grammar.n_interminals) == (length > 1):
+            if length and (a < self.grammar.n_interminals) == (length > 1) and not is_forbidden[a, 0, length]:
                 outside[a, 0, length] = float(self.grammar.root[a])
         total = sum(inside[node] * value for node, value in outside.items())
         for parent, left, right, prob in reversed(steps):
@@ -88,9 +108,10 @@ class ToyEngine:
             tables[1][tables[0] == 0] = 0.0
         return Chart.from_logs(float(log_of(np.float64(total))), *log_of(tables))
 
-    def _best_tree(self, leaves):
-        best = {node: (weight, ()) for node, weight in self._leaves(leaves).items()}
-        for parent, left, right, prob in self._steps(len(leaves)):
+    def _best_tree(self, leaves, forbidden):
+        is_forbidden = self._is_forbidden(forbidden, len(leaves))
+        best = {node: (weight, ()) for node, weight in self._leaves(leaves, is_forbidden).items()}
+        for parent, left, right, prob in self._steps(len(leaves), is_forbidden):
             if left in best and right in best:
                 value = prob * best[left][0] * best[right][0]
                 if value > best.get(parent, (0.0,))[0]:
