@@ -2,17 +2,20 @@
 
 A loop over four cells is too short for the compiler to find by itself (it unrolls the loop first), and loops over rows
 of a few vectors lose more to its tests for overlap and remainders than they gain.  So these say what is meant.  Each
-function is used inside kernels only; its Python body is the meaning, in words of NumPy.
+function is used inside kernels only; its first line is its meaning, in words of NumPy.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
+_compiled_inline: Any = intrinsic  # numba passes the first argument itself, which type checkers cannot know
 LANES_4 = 4
 _VECTOR = ir.VectorType(ir.DoubleType(), LANES_4)
 _FUSED = ("contract",)  # a product and its sum may be one instruction
@@ -43,8 +46,8 @@ def _sum(builder: Any, vector: Any) -> Any:
     return builder.fadd(builder.fadd(lanes[0], lanes[2]), builder.fadd(lanes[1], lanes[3]))
 
 
-@intrinsic
-def add_4(typing_context, target, at, factor, source, begin):  # type: ignore[no-untyped-def]
+@_compiled_inline
+def add_4(typing_context, target, at, factor, source, begin):
     """target[at:at + 4] += factor * source[begin:begin + 4]"""
     def generate(context, builder, signature, arguments):
         kinds, (target, at, factor, source, begin) = signature.args, arguments
@@ -57,14 +60,14 @@ def add_4(typing_context, target, at, factor, source, begin):  # type: ignore[no
     return types.void(target, types.uint64, types.float64, source, types.uint64), generate
 
 
-@intrinsic
-def set_row(typing_context, target, at, factor, source, begin, n):  # type: ignore[no-untyped-def]
+@_compiled_inline
+def set_row(typing_context, target, at, factor, source, begin, n):
     """target[at:at + n] = factor * source[begin:begin + n], n a multiple of 4"""
     return types.void(target, types.uint64, types.float64, source, types.uint64, types.uint64), _row(is_sum=False)
 
 
-@intrinsic
-def add_row(typing_context, target, at, factor, source, begin, n):  # type: ignore[no-untyped-def]
+@_compiled_inline
+def add_row(typing_context, target, at, factor, source, begin, n):
     """target[at:at + n] += factor * source[begin:begin + n], n a multiple of 4"""
     return types.void(target, types.uint64, types.float64, source, types.uint64, types.uint64), _row(is_sum=True)
 
@@ -83,26 +86,18 @@ def _row(is_sum: bool) -> Any:
     return generate
 
 
+@contextmanager
+def _loop(builder: Any, first: Any, last: Any, step: int) -> Iterator[Any]:
+    with cgutils.for_range_slice(builder, first, last, ir.Constant(last.type, step), last.type) as (index, _):
+        yield index
+
+
 def _blocks(builder: Any, n: Any) -> Any:
-    zero, step = ir.Constant(n.type, 0), ir.Constant(n.type, LANES_4)
-    return _first(cgutils.for_range_slice(builder, zero, n, step, n.type))
+    return _loop(builder, ir.Constant(n.type, 0), n, LANES_4)
 
 
-class _first:
-    """for_range_slice gives (index, count); only the index is wanted."""
-
-    def __init__(self, context: Any) -> None:
-        self._context = context
-
-    def __enter__(self) -> Any:
-        return self._context.__enter__()[0]
-
-    def __exit__(self, *error: Any) -> Any:
-        return self._context.__exit__(*error)
-
-
-@intrinsic
-def exchange_rows(typing_context, given, at, alpha, beta, row, value, n):  # type: ignore[no-untyped-def]
+@_compiled_inline
+def exchange_rows(typing_context, given, at, alpha, beta, row, value, n):
     """beta[row:row + n] += value * given[at:at + n]; returns given[at:at + n] @ alpha[row:row + n]; n as in add_row"""
     def generate(context, builder, signature, arguments):
         kinds, (given, at, alpha, beta, row, value, n) = signature.args, arguments
@@ -120,8 +115,8 @@ def exchange_rows(typing_context, given, at, alpha, beta, row, value, n):  # typ
     return types.float64(given, types.uint64, alpha, beta, types.uint64, types.float64, types.uint64), generate
 
 
-@intrinsic
-def gather_4(typing_context, target, at, weight, index, first, last, source):  # type: ignore[no-untyped-def]
+@_compiled_inline
+def gather_4(typing_context, target, at, weight, index, first, last, source):
     """target[at:at + 4] = sum over r in first .. last-1 of weight[r] * source[4 * index[r]:4 * index[r] + 4]"""
     def generate(context, builder, signature, arguments):
         kinds, (target, at, weight, index, first, last, source) = signature.args, arguments
@@ -129,7 +124,7 @@ def gather_4(typing_context, target, at, weight, index, first, last, source):  #
         indices = context.make_array(kinds[3])(context, builder, index).data
         total = cgutils.alloca_once_value(builder, ir.Constant(_VECTOR, [0.0] * LANES_4))
         builder.store(ir.Constant(_VECTOR, [0.0] * LANES_4), total)
-        with _first(cgutils.for_range_slice(builder, first, last, ir.Constant(first.type, 1), first.type)) as r:
+        with _loop(builder, first, last, 1) as r:
             place = builder.shl(builder.zext(builder.load(builder.gep(indices, [r])), first.type),
                                 ir.Constant(first.type, 2))
             row = _load(context, builder, kinds[6], source, place)
@@ -141,8 +136,8 @@ def gather_4(typing_context, target, at, weight, index, first, last, source):  #
     return types.void(target, types.uint64, weight, index, types.uint64, types.uint64, source), generate
 
 
-@intrinsic
-def signs_4(typing_context, source, at, smallest):  # type: ignore[no-untyped-def]
+@_compiled_inline
+def signs_4(typing_context, source, at, smallest):
     """Bit n is set where source[at + n] is not 0, bit n + 4 where it is not 0 and below `smallest`."""
     def generate(context, builder, signature, arguments):
         kinds, (source, at, smallest) = signature.args, arguments
