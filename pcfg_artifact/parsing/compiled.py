@@ -23,8 +23,6 @@ class InnerPairs(NamedTuple):
     its rules are first[q]:first[q + 1], with their parent and prob.
 
     Pairs are sorted by their number of rules, so that loops over the rules of successive pairs have equal length.
-    The pairs of left child B are by_left[left_first[B]:left_first[B + 1]]; by_right is the same for right children.
-    matrix: the rules again as (Q, I or more), where they are dense (`rule_matrix`).
     """
 
     left: np.ndarray
@@ -32,11 +30,19 @@ class InnerPairs(NamedTuple):
     first: np.ndarray
     parent: np.ndarray
     prob: np.ndarray
-    by_left: np.ndarray
-    left_first: np.ndarray
-    by_right: np.ndarray
-    right_first: np.ndarray
-    matrix: np.ndarray
+
+
+class LeftPairs(NamedTuple):
+    """The InnerPairs sorted by left child: those of B are first[B]:first[B + 1], with their right child; the rules of
+    pair q are rules[q]:rules[q + 1], with their parent and prob.  is_right (I,): whether a symbol is a right child.
+    """
+
+    first: np.ndarray
+    right: np.ndarray
+    rules: np.ndarray
+    parent: np.ndarray
+    prob: np.ndarray
+    is_right: np.ndarray
 
 
 class LeafRules(NamedTuple):
@@ -63,7 +69,8 @@ class LeafEdges(NamedTuple):
 
 class LeafPairs(NamedTuple):
     """Distinct (p, p') of rules A -> p p', by p: those of p are first[p]:first[p + 1], with the right one in `other`;
-    the rules of pair q are rules[q]:rules[q + 1] of the LeafRules; matrix as in InnerPairs.
+    the rules of pair q are rules[q]:rules[q + 1] of the LeafRules.
+    matrix: the rules again as (pairs, I or more), where they are dense (`rule_matrix`).
     """
 
     first: np.ndarray
@@ -81,6 +88,7 @@ class CompiledGrammar(NamedTuple):
     root_inner: np.ndarray
     root_leaf: np.ndarray
     inner: InnerPairs
+    left_pairs: LeftPairs
     right_leaf: LeafRules
     left_leaf: LeafRules
     two_leaves: LeafRules
@@ -150,9 +158,10 @@ def _compile(grammar: PCFG) -> CompiledGrammar:
     right_leaf = by_leaf(~left_is_leaf & right_is_leaf, right, left)
     left_leaf = by_leaf(left_is_leaf & ~right_is_leaf, left, right)
     two_leaves = by_leaf(left_is_leaf & right_is_leaf, left, right)
+    inner = _by_pair(*(x[~left_is_leaf & ~right_is_leaf] for x in (parent, left, right, prob)))
     return CompiledGrammar(
         root_inner=grammar.root[:n_interminals].copy(), root_leaf=grammar.root[n_interminals:].copy(),
-        inner=_by_pair(n_interminals, *(x[~left_is_leaf & ~right_is_leaf] for x in (parent, left, right, prob))),
+        inner=inner, left_pairs=_by_left(inner, n_interminals),
         right_leaf=right_leaf, left_leaf=left_leaf, two_leaves=two_leaves,
         right_edges=_edges(right_leaf, n_interminals), left_edges=_edges(left_leaf, n_interminals),
         leaf_pairs=_leaf_pairs(two_leaves, n_interminals, n_preterminals))
@@ -174,8 +183,7 @@ def _leaf_pairs(rules: LeafRules, n_interminals: int, n_preterminals: int) -> Le
                      rule_matrix(ends, rules.parent, rules.prob, n_interminals))
 
 
-def _by_pair(n_interminals: int, parent: np.ndarray, left: np.ndarray, right: np.ndarray,
-             prob: np.ndarray) -> InnerPairs:
+def _by_pair(parent: np.ndarray, left: np.ndarray, right: np.ndarray, prob: np.ndarray) -> InnerPairs:
     pairs, pair_of_rule, n_rules = np.unique(np.stack([left, right], axis=1), axis=0, return_inverse=True,
                                              return_counts=True)
     order = np.argsort(n_rules, kind="stable")
@@ -183,11 +191,16 @@ def _by_pair(n_interminals: int, parent: np.ndarray, left: np.ndarray, right: np
     rank[order] = np.arange(len(order))
     first, rules = grouped(rank[pair_of_rule.reshape(-1)], len(pairs), parent)
     pairs = pairs[order].astype(INDEX)
-    left_first, by_left = grouped(pairs[:, 0], n_interminals)
-    right_first, by_right = grouped(pairs[:, 1], n_interminals)
-    return InnerPairs(
-        left=pairs[:, 0].copy(), right=pairs[:, 1].copy(), first=first.astype(INDEX),
-        parent=parent[rules].astype(INDEX), prob=prob[rules],
-        by_left=by_left.astype(INDEX), left_first=left_first.astype(INDEX),
-        by_right=by_right.astype(INDEX), right_first=right_first.astype(INDEX),
-        matrix=rule_matrix(first, parent[rules], prob[rules], n_interminals))
+    return InnerPairs(left=pairs[:, 0].copy(), right=pairs[:, 1].copy(), first=first.astype(INDEX),
+                      parent=parent[rules].astype(INDEX), prob=prob[rules])
+
+
+def _by_left(inner: InnerPairs, n_interminals: int) -> LeftPairs:
+    first, order = grouped(inner.left, n_interminals, inner.right)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    rules, rule_order = grouped(np.repeat(rank, np.diff(inner.first)), len(order))
+    is_right = np.zeros(n_interminals, np.bool_)
+    is_right[inner.right] = True
+    return LeftPairs(first.astype(INDEX), inner.right[order], rules.astype(INDEX), inner.parent[rule_order],
+                     inner.prob[rule_order], is_right)

@@ -14,19 +14,18 @@ from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.machine import available_memory
 from pcfg_artifact.ordered import ordered_map
-from pcfg_artifact.parsing import linear, linear_count, linear_inside, linear_outside, logspace
+from pcfg_artifact.parsing import linear, linear_chart, linear_count, logspace
 from pcfg_artifact.parsing.charts import Chart
 from pcfg_artifact.parsing.compiled import compiled
 from pcfg_artifact.parsing.forbidden import NOTHING, Forbidden, each_forbidden
 from pcfg_artifact.parsing.options import DEFAULT, EngineOptions
 from pcfg_artifact.parsing.reference import log_of
 from pcfg_artifact.parsing.registry import BestTree
-from pcfg_artifact.parsing.triangle import cell_bounds, cell_of
+from pcfg_artifact.parsing.triangle import cell_bounds
 
 Result = TypeVar("Result")
 
 KEPT_LENGTH = 100  # words: the workspace of a thread is kept up to this length
-MAX_RESCALES = 20  # each moves the first cell that drifted back to about 1
 
 
 class CpuEngine:
@@ -63,15 +62,9 @@ class CpuEngine:
     def log_prob(self, leaves: np.ndarray, forbidden: Forbidden = NOTHING) -> float:
         """Log probability of the sentence: the inside pass alone."""
         with self._workspace(len(leaves)) as work:
-            found = self._scaled_inside(leaves, work, forbidden)
-            if found is None:
-                return self.log_chart(leaves, forbidden).log_prob
-            if not len(leaves):
-                return -np.inf
-            cell = cell_of(0, len(leaves), len(leaves))
-            whole = slice(work.first[cell], work.last[cell])
-            root = np.concatenate([self.grammar.root_inner, self.grammar.root_leaf])
-            return float(log_of(work.inside[whole] @ root[work.symbols[whole]]) + found[1].sum())
+            status, log_prob = linear_chart.log_prob(self.grammar, self._allowed(leaves, forbidden),
+                                                     self._smallest_rule, forbidden, work)
+            return log_prob if status == linear.DONE else self.log_chart(leaves, forbidden).log_prob
 
     def multiply_adds(self, leaves: np.ndarray) -> int:
         """Useful multiply-adds of one sentence's chart with pruned outside, 0 if it is done in log space."""
@@ -84,7 +77,7 @@ class CpuEngine:
         """Viterbi in log space, which holds the probability of any one tree."""
         if not len(leaves):
             return BestTree.none()
-        log_leaves = log_of(forbidden.allowed_leaves(leaves, self.grammar.n_interminals))
+        log_leaves = log_of(self._allowed(leaves, forbidden))
         best = logspace.inside(self.grammar, log_leaves, True, forbidden)
         return logspace.best_tree(self.grammar, log_leaves, best)
 
@@ -110,42 +103,23 @@ class CpuEngine:
                              f"grammar ({self.grammar.n_interminals:,} in-terminals), {available / 1e9:.1f} GB are "
                              f"free; leave out sentences of more than about {fits:,} words")
 
-    def _scaled_inside(self, leaves: np.ndarray, work: linear.Workspace, forbidden: Forbidden
-                       ) -> tuple[np.ndarray, np.ndarray] | None:
-        """Fill the workspace; the leaves as they were scaled and the log of what was taken off, or None if refused."""
-        leaves = forbidden.allowed_leaves(leaves, self.grammar.n_interminals)
-        scaled, log_scale, smallest_leaf = linear.scale_leaves(np.ascontiguousarray(leaves, np.float64))
-        for _ in range(MAX_RESCALES):
-            if smallest_leaf * self._smallest_rule < linear.SMALLEST_RULE:
-                return None
-            status, drift = linear_inside.inside(self.grammar, scaled, self.is_full, forbidden, work)
-            if status != linear.DRIFTING:
-                return (scaled, log_scale) if status == linear.DONE else None
-            bits = -round(drift) if abs(drift) >= 1 else -int(np.sign(drift))
-            scaled = np.ldexp(scaled, bits)  # exact: every span of n words is multiplied by 2^(n bits)
-            smallest_leaf = np.ldexp(smallest_leaf, bits)
-            log_scale -= bits * np.log(2.0)
-        return None
+    def _allowed(self, leaves: np.ndarray, forbidden: Forbidden) -> np.ndarray:
+        return forbidden.allowed_leaves(np.ascontiguousarray(leaves, np.float64), self.grammar.n_interminals)
 
     def linear_chart(self, leaves: np.ndarray, work: linear.Workspace, forbidden: Forbidden) -> Chart | None:
         """The chart, or None where linear space is refused."""
-        length, found = len(leaves), self._scaled_inside(leaves, work, forbidden)
-        if found is None or linear_outside.outside(
-                self.grammar, found[0], self.is_full, forbidden, work) != linear.DONE:
+        status, log_prob, log_scale, offsets, symbols, inside, outside = linear_chart.chart(
+            self.grammar, self._allowed(leaves, forbidden), self.is_full, self._smallest_rule, forbidden, work)
+        if status != linear.DONE:
             return None
-        offsets, symbols, inside, outside = linear.collect(length, work)
-        log_scale = np.append(0.0, np.cumsum(found[1]))
-        whole = slice(offsets[length - 1], offsets[length]) if length else slice(0)
-        total = float(inside[whole] @ outside[whole])  # beta of the whole sentence is the root distribution
         return Chart(
-            length=length, n_nonterminals=self.grammar.n_interminals + self.grammar.n_preterminals,
-            log_prob=float(np.log(total) + log_scale[-1]) if total > 0 else -np.inf,
-            offsets=offsets, symbols=symbols, inside=inside, outside=outside, log_scale=log_scale)
+            length=len(leaves), n_nonterminals=self.grammar.n_interminals + self.grammar.n_preterminals,
+            log_prob=log_prob, offsets=offsets, symbols=symbols, inside=inside, outside=outside, log_scale=log_scale)
 
     def log_chart(self, leaves: np.ndarray, forbidden: Forbidden = NOTHING) -> Chart:
         """The chart by the log-space kernels, which hold any value."""
         length, n_interminals = len(leaves), self.grammar.n_interminals
-        log_leaves = log_of(forbidden.allowed_leaves(leaves, n_interminals))
+        log_leaves = log_of(self._allowed(leaves, forbidden))
         alpha = logspace.inside(self.grammar, log_leaves, False, forbidden)
         beta, leaf_beta = logspace.outside(self.grammar, log_leaves, alpha, forbidden)
         log_inside, log_outside = (

@@ -1,16 +1,15 @@
 """Inside-Outside of one sentence in linear space: compiled kernels of the `cpu` engine.
 
 Legend.  i < k < j fenceposts; A parent, B left child, C right child; p pre-terminal; q pair of children (B, C).
-In-terminals that are children of a pair have *rows*: left_row[i, B] is where alpha(B, i, k) is found for every k, and
-right_row[j, C] the same for alpha(C, k, j), so the sum over the splits of a cell is one dot product of two rows; beta
-has the same rows, for what B receives as a left child and C as a right child.  The others share one that is never
-read.  Rows are 0 where a span is impossible, and are read in whole blocks of BLOCK fenceposts.
-Bit k of left_mask[i, B] says that B is possible over (i, k), right_mask[j, C] the same for (k, j); bit q of
-left_pairs[i] says that the left child of pair q may start at i, right_pairs[j] that the right child may end at j.  So
-the pairs with a split in a cell, its *live* pairs, are found by bits alone, and kept for the outside pass.
+In-terminals that are right children of a pair have *rows*: row_of[k, C] is where alpha(C, k, j) and beta(C, k, j) are
+found for every j; the others share one that is never read.  Rows are 0 where a span is impossible.
+All spans that start at i are done together.  pairs(q, j), one row a pair, is the sum over the splits so far of
+alpha(B, i, k) alpha(C, k, j): an entry (B, i, k), as soon as it is known, adds a multiple of the row (k, C) to the row
+of each of its pairs.  In the outside pass, where pairs(q, j) is what the rules of q give, it takes the product of these
+two rows and adds a multiple of the one to the other.  So no pair is visited without a left child, and no row in vain.
+Cells are done in *blocks* of BLOCK neighbouring j, so that rules are applied to four cells at once; both children of a
+pair have two words or more, so few splits lie inside a block, and these are done one by one.
 A word gives an *edge* (A, B) the sum over p of P(A -> .. p ..) leaf(p), computed once for all cells beside that word.
-Cells are filled by falling i, then by j: all that a cell needs is done, and the rows of i, which has more left children
-than any j has right ones, stay in cache.
 
 Range.  Every sum over splits stays above SMALLEST, so that multiplied by a rule it is still a normal float64, and no
 product of an outside value with an inside value can vanish (a bound for each cell); a sentence that does not keep this
@@ -19,12 +18,12 @@ is refused (status OUT_OF_RANGE) and done in log space instead.
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit, uint64
 from numba.cpython.unsafe.numbers import trailing_zeros
+from numba.extending import register_jitable
 
 from pcfg_artifact.parsing.compiled import INDEX, CompiledGrammar
 from pcfg_artifact.parsing.triangle import n_cells
@@ -37,7 +36,7 @@ SMALLEST_TERM = 2.0 ** -1000  # of an outside value times an inside value
 LARGEST = 2.0 ** 900
 DRIFT = 256  # bits: a cell whose largest value is further from 1 asks for another scale of the leaves
 WORD = 64  # bits of one word of a bit set
-BLOCK = 4  # fenceposts: rows begin and end at multiples
+BLOCK = 4  # fenceposts that one vector holds; rows begin and end at multiples
 NO_ROW, NEVER_READ = 0, BLOCK  # where rows begin
 VECTORS = {"reassoc", "contract"}  # sums in any order, so that loops become vector instructions
 # What inner loops call is inlined and gets arrays one by one: calls, and tuples of arrays, cost more than the work.
@@ -64,23 +63,22 @@ class Edges(NamedTuple):
 class Workspace(NamedTuple):
     """Arrays of one thread, used again for every sentence of up to `longest` words; memory is touched only as needed.
 
-    X fenceposts.  left_row, right_row (X, I): where rows begin in alpha and beta (less their first fencepost).
-    left_mask, right_mask (X, I, words): bit sets of fenceposts.  left_pairs, right_pairs (X, pair words), live_pairs
-    (cells, pair words): bit sets of pairs.
-    least_left, least_right (X, X): the smallest inside value of spans (i, .. k) and (k .., j), k as in left_pairs.
+    X fenceposts.  row_of (X, I): where rows begin in alpha and beta (less their first fencepost).
+    pairs (Q, row of fenceposts), flat: the rows of pairs for one i.  pair_seen (Q,): the last i that has used one.
+    live: the pairs with a split in block b of i are live[live_first[i, b]:live_last[i, b]].
+    least_left, least_right (X, X): the smallest inside value of spans (i, .. j) and (i .., j), as [i, j] and [j, i].
     symbols, inside, outside: entries in the order in which they are found; cell c holds first[c]:last[c].
     right_edges, left_edges: of words that are right and left children.
     """
 
-    left_row: np.ndarray
-    right_row: np.ndarray
+    row_of: np.ndarray
     alpha: np.ndarray
     beta: np.ndarray
-    left_mask: np.ndarray
-    right_mask: np.ndarray
-    left_pairs: np.ndarray
-    right_pairs: np.ndarray
-    live_pairs: np.ndarray
+    pairs: np.ndarray
+    pair_seen: np.ndarray
+    live: np.ndarray
+    live_first: np.ndarray
+    live_last: np.ndarray
     least_left: np.ndarray
     least_right: np.ndarray
     first: np.ndarray
@@ -96,36 +94,30 @@ def workspace(grammar: CompiledGrammar, longest: int) -> Workspace:
     """Room for sentences of up to `longest` words."""
     n_posts, n_interminals, n_pairs = longest + 1, grammar.n_interminals, len(grammar.inner.left)
     n_entries = (n_cells(longest) - longest) * n_interminals + longest * grammar.n_preterminals
-    pair_words, words = -(-n_pairs // WORD), -(-n_posts // WORD)
+    n_blocks = longest // BLOCK + 1
     # rows of one child are a triangle; each may begin and end inside a block
-    room = n_children(grammar) * (n_posts * (n_posts + 1) // 2 + 2 * BLOCK * n_posts) + n_posts + 3 * BLOCK
+    room = grammar.left_pairs.is_right.sum() * (n_posts * (n_posts + 1) // 2 + 2 * BLOCK * n_posts) \
+        + n_posts + 3 * BLOCK
 
     def edges(n_edges: int) -> Edges:
         return Edges(np.empty((longest, n_interminals + 1), INDEX), *(np.empty((longest, n_edges), INDEX)
                      for _ in range(3)), *(np.empty((longest, n_edges)) for _ in range(2)))
 
     return Workspace(
-        left_row=np.empty((n_posts, n_interminals), np.uint64), right_row=np.empty((n_posts, n_interminals), np.uint64),
-        alpha=np.empty(room), beta=np.empty(room),
-        left_mask=np.empty((n_posts, n_interminals, words), np.uint64),
-        right_mask=np.empty((n_posts, n_interminals, words), np.uint64),
-        left_pairs=np.empty((n_posts, pair_words), np.uint64), right_pairs=np.empty((n_posts, pair_words), np.uint64),
-        live_pairs=np.empty((n_cells(longest), pair_words), np.uint64),
+        row_of=np.empty((n_posts, n_interminals), INDEX), alpha=np.empty(room), beta=np.empty(room),
+        pairs=np.empty(n_pairs * row_size(longest)), pair_seen=np.empty(n_pairs, np.int64),
+        live=np.empty(n_pairs * n_blocks * (n_posts + 1) // 2 + n_pairs * n_posts, INDEX),
+        live_first=np.empty((n_posts, n_blocks), np.uint64), live_last=np.empty((n_posts, n_blocks), np.uint64),
         least_left=np.empty((n_posts, n_posts)), least_right=np.empty((n_posts, n_posts)),
         first=np.empty(n_cells(longest), np.uint64), last=np.empty(n_cells(longest), np.uint64),
         symbols=np.empty(n_entries, INDEX), inside=np.empty(n_entries), outside=np.empty(n_entries),
         right_edges=edges(len(grammar.right_edges.parent)), left_edges=edges(len(grammar.left_edges.parent)))
 
 
-def n_children(grammar: CompiledGrammar) -> int:
-    """In-terminals with rows as left children, and as right children."""
-    return len(np.unique(grammar.inner.left)) + len(np.unique(grammar.inner.right))
-
-
 def bytes_per_square_word(grammar: CompiledGrammar) -> int:
-    """Memory that a sentence of n words may need, divided by n squared: rows, entries and bit sets, half a square."""
-    pair_words = -(-len(grammar.inner.left) // WORD)
-    return 8 * n_children(grammar) + 11 * grammar.n_interminals + 4 * pair_words
+    """Memory that a sentence of n words may need, divided by n squared: rows, entries, live pairs, half a square."""
+    n_pairs = len(grammar.inner.left)
+    return 8 * int(grammar.left_pairs.is_right.sum()) + 11 * grammar.n_interminals + -(-n_pairs // 2)
 
 
 # ---- rows ------------------------------------------------------------------------------------------------------------
@@ -141,20 +133,21 @@ def block_after(k):
     return (k + BLOCK - 1) // BLOCK * BLOCK
 
 
+@register_jitable
+def row_size(length):
+    """Numbers in a row over all fenceposts: an odd number of blocks, so that one column of all rows fits the cache."""
+    return ((length + 1 + BLOCK - 1) // BLOCK | 1) * BLOCK
+
+
 @njit(nogil=True)
-def reset_rows(row_of, masks, length, child_first):
-    """No rows for children of pairs, the row that is never read for the others; no spans."""
-    n_words = length // WORD + 1
-    for a in range(row_of.shape[1]):
-        row_of[0, a] = NO_ROW if child_first[a + 1] > child_first[a] else NEVER_READ
-    for x in range(length + 1):
-        if x > 0:
-            row_of[x] = row_of[0]
-        if n_words == 1:
-            for a in range(row_of.shape[1]):
-                masks[x, a, 0] = 0
-        else:
-            masks[x, :, :n_words] = 0
+def start_row(row_of, k, a, length, top, alpha, beta):
+    """Give (k, a) a row of zeros; returns the new top."""
+    begin, end = uint64(block_before(k + 2)), uint64(block_after(length + 1))
+    row_of[k, a] = top - begin
+    for place in range(top, top + end - begin):
+        alpha[place] = 0.0
+        beta[place] = 0.0
+    return top + end - begin
 
 
 # ---- bit sets --------------------------------------------------------------------------------------------------------
@@ -179,24 +172,6 @@ def members(words, found):
     return n
 
 
-@njit(nogil=True, cache=True)
-def scale_leaves(leaves: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-    """Leaves (L, P) divided by the largest of each word, the logs (L,) of what they were divided by, the smallest."""
-    scaled, log_scale, smallest = np.empty(leaves.shape), np.zeros(len(leaves)), 1.0
-    for t in range(len(leaves)):
-        peak = 0.0
-        for p in range(leaves.shape[1]):
-            peak = max(peak, leaves[t, p])
-        if peak <= 0.0:
-            peak = 1.0
-        log_scale[t] = math.log(peak)
-        for p in range(leaves.shape[1]):
-            scaled[t, p] = leaves[t, p] / peak
-            if scaled[t, p] > 0.0:
-                smallest = min(smallest, scaled[t, p])
-    return scaled, log_scale, smallest
-
-
 @njit(nogil=True)
 def find_leaves(leaves, is_full):
     """The pre-terminals of every position, (L, P), and their number, (L,)."""
@@ -207,21 +182,3 @@ def find_leaves(leaves, is_full):
             found[t, n_found[t]] = p
             n_found[t] += is_full or leaves[t, p] != 0.0
     return found, n_found
-
-
-@njit(nogil=True, cache=True)
-def collect(length: int, work: Workspace) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Offsets of the cells, and copies of symbols, inside and outside in their order."""
-    n = length * (length + 1) // 2
-    offsets = np.zeros(n + 1, np.int64)
-    for cell in range(n):
-        offsets[cell + 1] = offsets[cell] + np.int64(work.last[cell] - work.first[cell])
-    symbols, inside, outside = np.empty(offsets[n], np.int32), np.empty(offsets[n]), np.empty(offsets[n])
-    for cell in range(n):
-        begin, end = offsets[cell], offsets[cell + 1]
-        first, last = np.int64(work.first[cell]), np.int64(work.last[cell])
-        for entry in range(end - begin):
-            symbols[begin + entry] = work.symbols[first + entry]
-        inside[begin:end] = work.inside[first:last]
-        outside[begin:end] = work.outside[first:last]
-    return offsets, symbols, inside, outside

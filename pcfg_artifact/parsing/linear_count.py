@@ -8,23 +8,11 @@ Spans of two words, of which there are few, are not counted.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, uint64
+from numba import njit
 
 from pcfg_artifact.parsing.compiled import CompiledGrammar
-from pcfg_artifact.parsing.linear import Workspace, members
+from pcfg_artifact.parsing.linear import NO_ROW, Workspace
 from pcfg_artifact.parsing.triangle import cell_of
-
-
-@njit(nogil=True)
-def n_splits(left, right):
-    """Bits that two masks share."""
-    n = 0
-    for word in range(len(left)):
-        common = left[word] & right[word]
-        while common != 0:
-            n += 1
-            common &= common - uint64(1)
-    return n
 
 
 @njit(nogil=True)
@@ -40,31 +28,34 @@ def n_edges(edges, t, first, last, symbols):
 @njit(nogil=True, cache=True)
 def multiply_adds(grammar: CompiledGrammar, length: int, work: Workspace) -> tuple[int, int]:
     """Useful multiply-adds of the inside and of the (pruned) outside pass over the words of the workspace."""
-    inner = grammar.inner
-    n_words = length // 64 + 1
-    live = np.empty(len(inner.left) + 1, np.uint32)
-    is_reached = np.zeros(len(grammar.root_inner), np.bool_)
+    pairs, n_pairs = grammar.left_pairs, len(grammar.left_pairs.right)
+    is_reached = np.zeros((length + 1, len(grammar.root_inner)), np.bool_)  # of the spans that start at i, by end
     n_inside, n_outside = 0, 0
     for i in range(length - 1):
-        for j in range(i + 3, length + 1):
+        splits = np.zeros((n_pairs, length + 1), np.int64)
+        is_reached[:] = False
+        for j in range(i + 2, length + 1):
             cell, right_side, left_side = cell_of(i, j, length), cell_of(i, j - 1, length), cell_of(i + 1, j, length)
-            beside = (n_edges(work.right_edges, j - 1, work.first[right_side], work.last[right_side], work.symbols)
-                      + n_edges(work.left_edges, i, work.first[left_side], work.last[left_side], work.symbols))
             n_reached = 0
             for entry in range(work.first[cell], work.last[cell]):
-                is_reached[work.symbols[entry]] = work.outside[entry] != 0.0
+                b = np.int64(work.symbols[entry])
+                is_reached[j, b] = work.outside[entry] != 0.0
                 n_reached += work.outside[entry] != 0.0
-            n_inside += beside
-            n_outside += 2 * beside if n_reached else 0
-            for n in range(members(work.live_pairs[cell], live) if j - i >= 4 else uint64(0)):
-                q = np.int64(live[n])
-                left, right = work.left_mask[i, inner.left[q], :n_words], work.right_mask[j, inner.right[q], :n_words]
-                splits = n_splits(left, right)
-                n_given = 0
-                for rule in range(inner.first[q], inner.first[q + 1]):
-                    n_given += is_reached[inner.parent[rule]]
-                n_inside += splits + np.int64(inner.first[q + 1] - inner.first[q])
-                n_outside += n_given + 2 * splits if n_given else 0
-            for entry in range(work.first[cell], work.last[cell]):
-                is_reached[work.symbols[entry]] = False
+                for q in range(pairs.first[b], pairs.first[b + 1]):
+                    row = np.int64(work.row_of[j, pairs.right[q]])
+                    for right_end in range(j + 2, length + 1 if row != NO_ROW else 0):
+                        splits[q, right_end] += work.alpha[row + right_end] != 0.0
+            if j - i > 2:
+                beside = (n_edges(work.right_edges, j - 1, work.first[right_side], work.last[right_side], work.symbols)
+                          + n_edges(work.left_edges, i, work.first[left_side], work.last[left_side], work.symbols))
+                n_inside += beside
+                n_outside += 2 * beside if n_reached else 0
+        for q in range(n_pairs):
+            for j in range(i + 4, length + 1):
+                if splits[q, j] > 0:
+                    n_given = 0
+                    for rule in range(pairs.rules[q], pairs.rules[q + 1]):
+                        n_given += is_reached[j, pairs.parent[rule]]
+                    n_inside += splits[q, j] + np.int64(pairs.rules[q + 1] - pairs.rules[q])
+                    n_outside += n_given + 2 * splits[q, j] if n_given else 0
     return n_inside, n_outside

@@ -10,6 +10,7 @@ from numba import njit, uint64
 from pcfg_artifact.parsing.compiled import INDEX, CompiledGrammar
 from pcfg_artifact.parsing.forbidden import Forbidden, clear
 from pcfg_artifact.parsing.linear import (
+    BLOCK,
     DONE,
     DRIFT,
     DRIFTING,
@@ -19,17 +20,18 @@ from pcfg_artifact.parsing.linear import (
     NO_ROW,
     OUT_OF_RANGE,
     SMALLEST,
+    SMALLEST_TERM,
     VECTORS,
     WORD,
     Workspace,
     block_after,
-    block_before,
     find_leaves,
-    lowest_bit,
     members,
-    reset_rows,
+    row_size,
+    start_row,
 )
 from pcfg_artifact.parsing.triangle import cell_of
+from pcfg_artifact.parsing.vectors import add_4, add_row, set_row, signs_4
 
 
 @njit(nogil=True)
@@ -64,13 +66,24 @@ def find_edges(rules, edges, leaves, tags, n_tags, t, weight, touched, work):
         first[child] = total
 
 
+@njit(nogil=True)
+def find_all_edges(grammar, leaves, tags, n_tags, right_edges, left_edges):
+    """The edges of every word, as a right child and as a left child."""
+    n_edges = max(len(grammar.right_edges.parent), len(grammar.left_edges.parent))
+    weight, touched = np.zeros(n_edges), np.zeros((n_edges + WORD - 1) // WORD, np.uint64)
+    for t in range(len(leaves)):
+        find_edges(grammar.right_leaf, grammar.right_edges, leaves[t], tags[t], n_tags[t], t, weight, touched,
+                   right_edges)
+        find_edges(grammar.left_leaf, grammar.left_edges, leaves[t], tags[t], n_tags[t], t, weight, touched, left_edges)
+
+
 @INLINED_SCALAR
-def add_beside(total, edge_first, edge_parent, edge_weight, t, first, last, symbols, values):
+def add_beside(total, lane, edge_first, edge_parent, edge_weight, t, first, last, symbols, values):
     """total(A) += weight of the edge (A, B) of word t times value(B), B the entries first .. last-1 beside the word"""
     for entry in range(first, last):
         b = uint64(symbols[entry])
         for edge in range(edge_first[t, b], edge_first[t, b + uint64(1)]):
-            total[edge_parent[t, edge]] += edge_weight[t, edge] * values[entry]
+            total[uint64(BLOCK) * uint64(edge_parent[t, edge]) + lane] += edge_weight[t, edge] * values[entry]
 
 
 @njit(nogil=True)
@@ -87,14 +100,15 @@ def add_two_leaves(total, rules, pairs, left, tags, n_tags, right):
             if is_dense:
                 add_matrix(total, matrix, q, product)
             else:
-                add_rules(total, rule_parent, rule_prob, rule_first[q], rule_first[q + uint64(1)], product)
+                for rule in range(rule_first[q], rule_first[q + uint64(1)]):
+                    total[rule_parent[rule]] += rule_prob[rule] * product
 
 
 @INLINED_SCALAR
-def add_rules(total, rule_parent, rule_prob, first, last, product):
-    """total(A) += P(A -> q) product, for the rules of a pair q"""
+def add_rules(total, lane, rule_parent, rule_prob, first, last, product):
+    """total(A) += P(A -> q) product, for the rules of a pair q, in one cell of a block"""
     for rule in range(first, last):
-        total[rule_parent[rule]] += rule_prob[rule] * product
+        total[uint64(BLOCK) * uint64(rule_parent[rule]) + lane] += rule_prob[rule] * product
 
 
 @INLINED
@@ -105,52 +119,22 @@ def add_matrix(total, matrix, q, product):
 
 
 @INLINED
-def dot(alpha, left, right, begin, end):
-    """Sum over k of alpha[left + k] alpha[right + k]."""
-    total = 0.0
-    for k in range(begin, end):
-        total += alpha[left + k] * alpha[right + k]
-    return total
+def add_live(total, pairs, size, j, touched, n_touched, rules, rule_parent, rule_prob, live, n_live):
+    """total(A) += P(A -> q) pairs(q), for the four cells from j on; lists the pairs that are live there.
 
-
-@njit(nogil=True)
-def start_row(row_of, pairs_of, pairs_by_child, child_first, x, a, begin, end, top, alpha, beta):
-    """Give (x, a) a row over fenceposts begin .. end-1, and its pairs to x, if it is a child; returns the new top."""
-    if row_of[x, a] != NO_ROW:
-        return top
-    for m in range(child_first[a], child_first[a + uint64(1)]):
-        pair = uint64(pairs_by_child[m])
-        pairs_of[x, pair >> uint64(6)] |= uint64(1) << (pair & uint64(WORD - 1))
-    row_of[x, a] = top - begin
-    for k in range(top, top + end - begin):
-        alpha[k] = 0.0
-        beta[k] = 0.0
-    return top + end - begin
-
-
-@njit(nogil=True)
-def find_live_pairs(left_pairs, right_pairs, pair_left, pair_right, left_mask, right_mask, n_words, live, live_pairs):
-    """The pairs whose children share a split, as a list and as a bit set; returns how many.
-
-    No branch depends on the masks, which keeps this fast.
+    Returns the new number of live pairs, and whether one of them is too small.
     """
-    n_live = uint64(0)
-    for pair_word in range(uint64(len(left_pairs))):
-        pairs, found = left_pairs[pair_word] & right_pairs[pair_word], uint64(0)
-        while pairs != 0:
-            bit = lowest_bit(pairs)
-            q = uint64(WORD) * pair_word + bit
-            b, c = pair_left[q], pair_right[q]
-            common = uint64(0)
-            for word in range(n_words):
-                common |= left_mask[b, word] & right_mask[c, word]
-            is_live = uint64(common != 0)
-            live[n_live] = q
-            n_live += is_live
-            found |= is_live << bit
-            pairs &= pairs - uint64(1)
-        live_pairs[pair_word] = found
-    return n_live
+    small = uint64(0)
+    for n in range(n_touched):
+        q = uint64(touched[n])
+        signs = signs_4(pairs, q * size + j, SMALLEST)
+        live[n_live] = q
+        n_live += uint64(signs != 0)
+        small |= signs >> uint64(BLOCK)
+        if signs != 0:
+            for rule in range(rules[q], rules[q + uint64(1)]):
+                add_4(total, uint64(BLOCK) * uint64(rule_parent[rule]), rule_prob[rule], pairs, q * size + j)
+    return n_live, small != 0
 
 
 @njit(nogil=True, cache=True, fastmath=VECTORS)
@@ -162,41 +146,28 @@ def inside(grammar: CompiledGrammar, leaves: np.ndarray, is_full: bool, forbidde
     where they are forbidden.
     """
     length, n_interminals = len(leaves), len(grammar.root_inner)
-    inner, first, last, symbols, values = grammar.inner, work.first, work.last, work.symbols, work.inside
-    left_row, right_row, alpha, beta = work.left_row, work.right_row, work.alpha, work.beta
-    left_mask, right_mask = work.left_mask, work.right_mask
-    left_pairs, right_pairs, live_pairs = work.left_pairs, work.right_pairs, work.live_pairs
-    pair_left, pair_right, matrix = inner.left, inner.right, inner.matrix
-    rule_first, rule_parent, rule_prob = inner.first, inner.parent, inner.prob
-    by_left, left_first, by_right, right_first = inner.by_left, inner.left_first, inner.by_right, inner.right_first
+    by_left, first, last, symbols, values = grammar.left_pairs, work.first, work.last, work.symbols, work.inside
+    row_of, alpha, beta, pairs, pair_seen = work.row_of, work.alpha, work.beta, work.pairs, work.pair_seen
+    pair_first, pair_right, is_right = by_left.first, by_left.right, by_left.is_right
+    rules, rule_parent, rule_prob = by_left.rules, by_left.parent, by_left.prob
     right_edges, left_edges, outside_values = work.right_edges, work.left_edges, work.outside
+    live, live_first, live_last = work.live, work.live_first, work.live_last
     least_left, least_right = work.least_left, work.least_right
-    n_entries, is_refused, is_dense, is_constrained = uint64(0), False, len(matrix) > 0, len(forbidden.first) > 0
-    total = np.zeros(max(n_interminals, inner.matrix.shape[1]))
-    found, live = np.empty(n_interminals + 1, INDEX), np.empty(len(inner.left) + 1, INDEX)
-    n_right, n_left = len(grammar.right_edges.parent), len(grammar.left_edges.parent)
-    weight = np.zeros(max(n_right, n_left))
-    touched = np.zeros((max(n_right, n_left) + WORD - 1) // WORD, np.uint64)
+    n_entries, n_live, is_refused, is_constrained = uint64(0), uint64(0), False, len(forbidden.first) > 0
+    total = np.zeros(BLOCK * n_interminals)  # alpha of the block at hand, by symbol, then by cell
+    two_leaves = np.zeros(grammar.leaf_pairs.matrix.shape[1])
+    found, touched = np.empty(n_interminals + 1, INDEX), np.empty(len(pair_right) + 1, INDEX)
+    listed = np.full(len(pair_right), -1)  # the last block in which a pair was listed as live
     tags, n_tags = find_leaves(leaves, is_full)
-    reset_rows(left_row, left_mask, length, left_first)
-    reset_rows(right_row, right_mask, length, right_first)
-    top = uint64(NEVER_READ + block_after(length + 1))
+    find_all_edges(grammar, leaves, tags, n_tags, right_edges, left_edges)
+    pair_seen[:] = -1
+    for a in range(n_interminals):
+        row_of[0, a] = NO_ROW if is_right[a] else NEVER_READ
+    for k in range(1, length + 1):
+        row_of[k] = row_of[0]
+    size, end = uint64(row_size(length)), uint64(block_after(length + 1))
+    top = uint64(NEVER_READ) + end
     beta[:top] = 0.0
-    left_pairs[:length + 1] = 0
-    right_pairs[:length + 1] = 0
-    n_words = uint64((length + WORD) // WORD)
-    if is_full:  # what is impossible itself may still receive from its sibling's side
-        for x in range(length - 1):
-            for a in range(uint64(n_interminals)):
-                top = start_row(left_row, left_pairs, by_left, left_first, x, a, uint64(block_before(x + 2)),
-                                uint64(block_after(length + 1)), top, alpha, beta)
-                top = start_row(right_row, right_pairs, by_right, right_first, x + 2, a, uint64(0),
-                                uint64(block_after(x + 2)), top, alpha, beta)
-
-    for t in range(length):
-        find_edges(grammar.right_leaf, grammar.right_edges, leaves[t], tags[t], n_tags[t], t, weight, touched,
-                   right_edges)
-        find_edges(grammar.left_leaf, grammar.left_edges, leaves[t], tags[t], n_tags[t], t, weight, touched, left_edges)
 
     for i in range(length - 1, -1, -1):
         cell = cell_of(i, i + 1, length)
@@ -209,84 +180,95 @@ def inside(grammar: CompiledGrammar, leaves: np.ndarray, is_full: bool, forbidde
         last[cell] = n_entries
         least_left[i, i + 1] = np.inf
         least_right[i + 1, i] = np.inf
-        for j in range(i + 2, length + 1):
-            cell = cell_of(i, j, length)
-            if j - i == 2:
-                add_two_leaves(total, grammar.two_leaves, grammar.leaf_pairs, leaves[i], tags[i], n_tags[i],
-                               leaves[j - 1])
-            else:
-                side = cell_of(i, j - 1, length)
-                add_beside(total, right_edges.first, right_edges.parent, right_edges.weight, j - 1, first[side],
-                           last[side], symbols, values)
-                side = cell_of(i + 1, j, length)
-                add_beside(total, left_edges.first, left_edges.parent, left_edges.weight, i, first[side], last[side],
-                           symbols, values)
-            # total(A) += P(A -> B C) sum over k of alpha(B,i,k) alpha(C,k,j)
-            n_live = uint64(0)
-            if j - i >= 4:
-                n_live = find_live_pairs(left_pairs[i], right_pairs[j], pair_left, pair_right, left_mask[i],
-                                         right_mask[j], n_words, live, live_pairs[cell])
-            begin, end = uint64(block_before(i + 2)), uint64(block_after(j - 1))
-            for n in range(n_live):
-                q = uint64(live[n])
-                product = dot(alpha, left_row[i, pair_left[q]], right_row[j, pair_right[q]], begin, end)
-                is_refused |= product < SMALLEST
-                if is_dense:
-                    add_matrix(total, matrix, q, product)
-                else:
-                    add_rules(total, rule_parent, rule_prob, rule_first[q], rule_first[q + uint64(1)], product)
+        n_touched = uint64(0)
+        for block in range((i + 2) // BLOCK, length // BLOCK + 1):
+            begin = uint64(BLOCK * block)
+            after = begin + uint64(BLOCK)
+            live_first[i, block] = n_live
+            stamp = i * length + block
+            n_live, is_small = add_live(total, pairs, size, begin, touched, n_touched, rules, rule_parent, rule_prob,
+                                        live, n_live)
+            is_refused |= is_small
+            for n in range(live_first[i, block], n_live):
+                listed[live[n]] = stamp
 
-            if is_constrained:
-                clear(total[:n_interminals], 0.0, forbidden, cell, 0)
-            first[cell] = n_entries
-            n_found = uint64(0)
-            for a in range(uint64(n_interminals)):
-                found[n_found] = a
-                n_found += uint64(is_full or total[a] != 0.0)
-            largest, smallest = 0.0, np.inf
-            left_begin, right_size = uint64(block_before(i + 2)), uint64(block_after(j))
-            left_size = uint64(block_after(length + 1)) - left_begin
-            word_i, bit_i = i // WORD, uint64(1) << uint64(i % WORD)
-            word_j, bit_j = j // WORD, uint64(1) << uint64(j % WORD)
-            for n in range(n_found):
-                a = uint64(found[n])
-                value = total[a]
-                total[a] = 0.0
-                symbols[n_entries] = a
-                values[n_entries] = value
-                outside_values[n_entries] = 0.0
-                n_entries += uint64(1)
-                if value == 0.0:
+            for j in range(max(BLOCK * block, i + 2), min(BLOCK * block + BLOCK, length + 1)):
+                cell, lane = cell_of(i, j, length), uint64(j) - begin
+                if j - i == 2:
+                    add_two_leaves(two_leaves, grammar.two_leaves, grammar.leaf_pairs, leaves[i], tags[i], n_tags[i],
+                                   leaves[j - 1])
+                    for a in range(uint64(n_interminals)):
+                        total[uint64(BLOCK) * a + lane] = two_leaves[a]
+                        two_leaves[a] = 0.0
+                else:
+                    side = cell_of(i, j - 1, length)
+                    add_beside(total, lane, right_edges.first, right_edges.parent, right_edges.weight, j - 1,
+                               first[side], last[side], symbols, values)
+                    side = cell_of(i + 1, j, length)
+                    add_beside(total, lane, left_edges.first, left_edges.parent, left_edges.weight, i, first[side],
+                               last[side], symbols, values)
+                if is_constrained:
+                    clear(total[lane::BLOCK], 0.0, forbidden, cell, 0)
+
+                first[cell] = n_entries
+                n_found = uint64(0)
+                for a in range(uint64(n_interminals)):
+                    found[n_found] = a
+                    n_found += uint64(is_full or total[uint64(BLOCK) * a + lane] != 0.0)
+                largest, smallest = 0.0, np.inf
+                for n in range(n_found):
+                    a = uint64(found[n])
+                    value = total[uint64(BLOCK) * a + lane]
+                    total[uint64(BLOCK) * a + lane] = 0.0
+                    symbols[n_entries] = a
+                    values[n_entries] = value
+                    outside_values[n_entries] = 0.0
+                    n_entries += uint64(1)
+                    if value == 0.0:
+                        continue
+                    largest, smallest = max(largest, value), min(smallest, value)
+                    if row_of[i, a] == NO_ROW:
+                        top = start_row(row_of, i, a, length, top, alpha, beta)
+                    alpha[uint64(row_of[i, a]) + uint64(j)] = value
+                last[cell] = n_entries
+                least_left[i, j] = min(smallest, least_left[i, j - 1])
+                least_right[j, i] = min(smallest, least_right[j, i + 1])
+                if largest != 0.0:
+                    bits = math.frexp(largest)[1] if largest < np.inf else 1024
+                    if abs(bits) > DRIFT:
+                        return DRIFTING, bits / (j - i)
+                if j > length - 2:
                     continue
-                largest, smallest = max(largest, value), min(smallest, value)
-                # a row of zeros, and the pairs of its child, when the first span is found (as in start_row)
-                if left_row[i, a] == NO_ROW:
-                    left_row[i, a] = top - left_begin
-                    for k in range(top, top + left_size):
-                        alpha[k] = 0.0
-                        beta[k] = 0.0
-                    top += left_size
-                    for m in range(left_first[a], left_first[a + uint64(1)]):
-                        pair = uint64(by_left[m])
-                        left_pairs[i, pair >> uint64(6)] |= uint64(1) << (pair & uint64(WORD - 1))
-                if right_row[j, a] == NO_ROW:
-                    right_row[j, a] = top
-                    for k in range(top, top + right_size):
-                        alpha[k] = 0.0
-                        beta[k] = 0.0
-                    top += right_size
-                    for m in range(right_first[a], right_first[a + uint64(1)]):
-                        pair = uint64(by_right[m])
-                        right_pairs[j, pair >> uint64(6)] |= uint64(1) << (pair & uint64(WORD - 1))
-                left_mask[i, a, word_j] |= bit_j
-                right_mask[j, a, word_i] |= bit_i
-                alpha[left_row[i, a] + uint64(j)] = value
-                alpha[right_row[j, a] + uint64(i)] = value
-            last[cell] = n_entries
-            least_left[i, j] = min(smallest, least_left[i, j - 1])
-            least_right[j, i] = min(smallest, least_right[j, i + 1])
-            if largest != 0.0:
-                bits = math.frexp(largest)[1] if largest < np.inf else 1024
-                if abs(bits) > DRIFT:
-                    return DRIFTING, bits / (j - i)
+
+                # pairs(B, C) += alpha(B,i,j) alpha(C,j,.)
+                is_refused |= smallest * least_left[j, length] < SMALLEST_TERM
+                for entry in range(first[cell], last[cell]):
+                    b, value = uint64(symbols[entry]), values[entry]
+                    for q in range(uint64(pair_first[b]), uint64(pair_first[b + uint64(1)])):
+                        row = uint64(row_of[j, pair_right[q]])
+                        if row == NO_ROW or value == 0.0:
+                            continue
+                        for right_end in range(uint64(j + 2), min(after, uint64(length + 1))):
+                            product = value * alpha[row + right_end]
+                            if product != 0.0:
+                                is_refused |= product < SMALLEST
+                                add_rules(total, right_end - begin, rule_parent, rule_prob, rules[q],
+                                          rules[q + uint64(1)], product)
+                                live[n_live] = q
+                                n_live += uint64(listed[q] != stamp)
+                                listed[q] = stamp
+                        if after < end:
+                            if pair_seen[q] == i:
+                                add_row(pairs, q * size + after, value, alpha, row + after, end - after)
+                            else:
+                                pair_seen[q] = i
+                                touched[n_touched] = q
+                                n_touched += uint64(1)
+                                set_row(pairs, q * size + after, value, alpha, row + after, end - after)
+            live_last[i, block] = n_live
+    if is_full:  # what is impossible itself may still receive from its sibling's side
+        for k in range(length - 1):
+            for a in range(uint64(n_interminals)):
+                if row_of[k, a] == NO_ROW:
+                    top = start_row(row_of, k, a, length, top, alpha, beta)
     return (OUT_OF_RANGE if is_refused else DONE), 0.0

@@ -8,10 +8,12 @@ from numba import njit, uint64
 from pcfg_artifact.parsing.compiled import INDEX, CompiledGrammar
 from pcfg_artifact.parsing.forbidden import Forbidden, clear
 from pcfg_artifact.parsing.linear import (
+    BLOCK,
     DONE,
     INLINED,
     INLINED_SCALAR,
     LARGEST,
+    NO_ROW,
     OUT_OF_RANGE,
     SMALLEST,
     SMALLEST_TERM,
@@ -20,9 +22,10 @@ from pcfg_artifact.parsing.linear import (
     block_after,
     block_before,
     find_leaves,
-    members,
+    row_size,
 )
 from pcfg_artifact.parsing.triangle import cell_of
+from pcfg_artifact.parsing.vectors import exchange_rows, gather_4, signs_4
 
 
 @INLINED_SCALAR
@@ -43,38 +46,60 @@ def from_matrix(parent, matrix, q):
     return given
 
 
-@INLINED
-def add_row(given, alpha, source, beta, target, begin, end):
-    """beta[target + k] += given * alpha[source + k]"""
-    for k in range(begin, end):
-        beta[target + k] += given * alpha[source + k]
+@INLINED_SCALAR
+def from_rules_in(parent, lane, rule_parent, rule_prob, first, last):
+    """The same for one cell of a block."""
+    given = 0.0
+    for rule in range(first, last):
+        given += rule_prob[rule] * parent[uint64(BLOCK) * uint64(rule_parent[rule]) + lane]
+    return given
+
+
+@njit(nogil=True)
+def give_to_pairs(parent, i, begin, end, size, listed, rules, rule_parent, rule_prob, smallest, pairs, pair_seen):
+    """pairs(q) = sum over A of P(A -> q) parent(A), for the four cells from `begin` on, q one of those listed.
+
+    Returns whether one is below `smallest`.
+    """
+    small = uint64(0)
+    for n in range(len(listed)):
+        q = uint64(listed[n])
+        if pair_seen[q] != i:
+            pair_seen[q] = i
+            for k in range(uint64(block_before(i + 2)), end):
+                pairs[q * size + k] = 0.0
+        place = q * size + begin
+        gather_4(pairs, place, rule_prob, rule_parent, uint64(rules[q]), uint64(rules[q + uint64(1)]), parent)
+        small |= signs_4(pairs, place, smallest) >> uint64(BLOCK)
+    return small != 0
 
 
 @INLINED_SCALAR
-def give_beside(parent, edge_first, edge_parent, edge_weight, edge_received, t, first, last, symbols, values, outside):
+def give_beside(parent, lane, edge_first, edge_parent, edge_weight, edge_received, t, first, last, symbols, values,
+                outside):
     """Outside values of a parent for word t at its edge and for the entries first .. last-1 beside that word."""
     for entry in range(first, last):
         b = uint64(symbols[entry])
         received = 0.0
         for edge in range(edge_first[t, b], edge_first[t, b + uint64(1)]):
-            value = parent[edge_parent[t, edge]]
+            value = parent[uint64(BLOCK) * uint64(edge_parent[t, edge]) + lane]
             received += edge_weight[t, edge] * value
             edge_received[t, edge] += value * values[entry]
         outside[entry] += received
 
 
 @njit(nogil=True)
-def give_beside_all(parent, edges, all_edges, t, first, last, values, outside, received):
+def give_beside_all(parent, lane, edges, all_edges, t, first, last, values, outside, received):
     """The same where every symbol is an entry: received (E,) collects for all edges of the grammar."""
     child, edge_parent, weight, n_edges = edges.child, edges.parent, edges.weight, edges.first[t, last - first]
     for edge in range(n_edges):
-        outside[first + uint64(child[t, edge])] += weight[t, edge] * parent[edge_parent[t, edge]]
+        outside[first + uint64(child[t, edge])] += weight[t, edge] * parent[BLOCK * edge_parent[t, edge] + lane]
     all_first, all_parent = all_edges.first, all_edges.parent
     for b in range(last - first):
         value = values[first + b]
         if value != 0.0:
             for edge in range(all_first[b], all_first[b + uint64(1)]):
-                received[edge] += parent[all_parent[edge]] * value
+                received[edge] += parent[BLOCK * all_parent[edge] + lane] * value
 
 
 @njit(nogil=True, fastmath=VECTORS)
@@ -114,18 +139,19 @@ def outside(grammar: CompiledGrammar, leaves: np.ndarray, is_full: bool, forbidd
     With is_full forbidden symbols are entries too, with 0; otherwise they are none.
     """
     length, n_preterminals = leaves.shape
-    n_interminals = len(grammar.root_inner)
-    inner, first, last, symbols, values = grammar.inner, work.first, work.last, work.symbols, work.inside
-    left_row, right_row, alpha, beta = work.left_row, work.right_row, work.alpha, work.beta
-    pair_left, pair_right, matrix = inner.left, inner.right, inner.matrix
-    rule_first, rule_parent, rule_prob = inner.first, inner.parent, inner.prob
-    live_pairs, least_left, least_right = work.live_pairs, work.least_left, work.least_right
+    n_interminals, n_pairs = len(grammar.root_inner), len(grammar.left_pairs.right)
+    by_left, first, last, symbols, values = grammar.left_pairs, work.first, work.last, work.symbols, work.inside
+    row_of, alpha, beta, pairs, pair_seen = work.row_of, work.alpha, work.beta, work.pairs, work.pair_seen
+    pair_first, pair_right = by_left.first, by_left.right
+    rules, rule_parent, rule_prob = by_left.rules, by_left.parent, by_left.prob
+    live, live_first, live_last = work.live, work.live_first, work.live_last
+    least_left, least_right = work.least_left, work.least_right
     outside_values, root, right_edges, left_edges = work.outside, grammar.root_inner, work.right_edges, work.left_edges
     n_right, n_left = len(grammar.right_edges.parent), len(grammar.left_edges.parent)
-    is_refused, is_dense, is_constrained = False, len(matrix) > 0, is_full and len(forbidden.first) > 0
-    parent = np.zeros(max(n_interminals, inner.matrix.shape[1]))  # beta(A, i, j) of the cell at hand
-    pairs, given = np.empty(len(inner.left) + 1, INDEX), np.empty(len(inner.left) + 1)
-    live = np.arange(len(inner.left)).astype(INDEX)
+    is_refused, is_constrained = False, is_full and len(forbidden.first) > 0
+    parent = np.zeros(BLOCK * n_interminals)  # beta of the block at hand, by symbol, then by cell
+    flat = np.zeros(max(n_interminals, grammar.leaf_pairs.matrix.shape[1]))  # beta of one cell
+    all_pairs = np.arange(n_pairs).astype(INDEX)
     leaf_beta = np.zeros((length, n_preterminals))
     tags, n_tags = find_leaves(leaves, is_full)
     # what every edge of the grammar receives from words that are right and left children
@@ -133,62 +159,78 @@ def outside(grammar: CompiledGrammar, leaves: np.ndarray, is_full: bool, forbidd
     right_received, left_received = np.zeros((n_words, n_right)), np.zeros((n_words, n_left))
     if length == 1:
         leaf_beta[0] = grammar.root_leaf
+    pair_seen[:] = -1
+    size, end = uint64(row_size(length)), uint64(block_after(length + 1))
 
     for i in range(length - 1):
-        for j in range(length, i + 1, -1):
-            cell = cell_of(i, j, length)
-            is_reached = False
-            for entry in range(first[cell], last[cell]):
-                a = uint64(symbols[entry])
-                value = outside_values[entry] + beta[left_row[i, a] + uint64(j)] + beta[right_row[j, a] + uint64(i)]
-                if j - i == length:
-                    value = root[a]
-                outside_values[entry] = value
-                parent[a] = value
-                is_reached |= value != 0.0
-                is_refused |= (value != 0.0) & ((value <= SMALLEST) | (value >= LARGEST))  # no branch: half are 0
-            if is_constrained:
-                clear(parent[:n_interminals], 0.0, forbidden, cell, 0)
-                clear(outside_values[first[cell]:last[cell]], 0.0, forbidden, cell, 0)
-            if not is_reached:
-                continue
+        for block in range(length // BLOCK, (i + 2) // BLOCK - 1, -1):
+            begin = uint64(BLOCK * block)
+            after = begin + uint64(BLOCK)
+            first_j, last_j = max(BLOCK * block, i + 2), min(BLOCK * block + BLOCK, length + 1) - 1
+            is_block_reached = False
+            for j in range(last_j, first_j - 1, -1):
+                cell, lane, is_reached = cell_of(i, j, length), uint64(j) - begin, False
+                block_end = uint64(last_j + 1) if is_block_reached else uint64(0)  # nothing is given from within before
+                for entry in range(first[cell], last[cell]):
+                    b = uint64(symbols[entry])
+                    value, alpha_b = outside_values[entry] + beta[uint64(row_of[i, b]) + uint64(j)], values[entry]
+                    for q in range(uint64(pair_first[b]), uint64(pair_first[b + uint64(1)])):
+                        row = uint64(row_of[j, pair_right[q]])
+                        if row == NO_ROW:
+                            continue
+                        for right_end in range(uint64(j + 2), block_end):
+                            if is_full or alpha[row + right_end] != 0.0:
+                                given = from_rules_in(parent, right_end - begin, rule_parent, rule_prob, rules[q],
+                                                      rules[q + uint64(1)])
+                                value += given * alpha[row + right_end]
+                                beta[row + right_end] += given * alpha_b
+                        if pair_seen[q] == i:
+                            value += exchange_rows(pairs, q * size + after, alpha, beta, row + after, alpha_b,
+                                                   end - after)
+                    if j - i == length:
+                        value = root[b]
+                    outside_values[entry] = value
+                    parent[uint64(BLOCK) * b + lane] = value
+                    is_reached |= value != 0.0
+                    is_refused |= (value != 0.0) & ((value <= SMALLEST) | (value >= LARGEST))  # no branch: half are 0
+                if is_constrained:
+                    clear(parent[lane::BLOCK], 0.0, forbidden, cell, 0)
+                    clear(outside_values[first[cell]:last[cell]], 0.0, forbidden, cell, 0)
+                if not is_reached:
+                    continue
+                is_block_reached = True
 
-            right_side, left_side = cell_of(i, j - 1, length), cell_of(i + 1, j, length)
-            if j - i == 2:
-                give_two_leaves(parent, grammar.two_leaves, grammar.leaf_pairs, leaves[i], tags[i], n_tags[i],
-                                leaves[j - 1], leaf_beta[i], leaf_beta[j - 1], is_full)
-            elif is_full:
-                give_beside_all(parent, work.right_edges, grammar.right_edges, j - 1, first[right_side],
-                                last[right_side], values, outside_values, right_received[j - 1])
-                give_beside_all(parent, work.left_edges, grammar.left_edges, i, first[left_side], last[left_side],
-                                values, outside_values, left_received[i])
-            else:
-                give_beside(parent, right_edges.first, right_edges.parent, right_edges.weight, right_edges.received,
-                            j - 1, first[right_side], last[right_side], symbols, values, outside_values)
-                give_beside(parent, left_edges.first, left_edges.parent, left_edges.weight, left_edges.received,
-                            i, first[left_side], last[left_side], symbols, values, outside_values)
+                right_side, left_side = cell_of(i, j - 1, length), cell_of(i + 1, j, length)
+                if j - i == 2:
+                    for a in range(n_interminals):
+                        flat[a] = parent[uint64(BLOCK) * uint64(a) + lane]
+                    give_two_leaves(flat, grammar.two_leaves, grammar.leaf_pairs, leaves[i], tags[i], n_tags[i],
+                                    leaves[j - 1], leaf_beta[i], leaf_beta[j - 1], is_full)
+                elif is_full:
+                    give_beside_all(parent, lane, work.right_edges, grammar.right_edges, j - 1, first[right_side],
+                                    last[right_side], values, outside_values, right_received[j - 1])
+                    give_beside_all(parent, lane, work.left_edges, grammar.left_edges, i, first[left_side],
+                                    last[left_side], values, outside_values, left_received[i])
+                else:
+                    give_beside(parent, lane, right_edges.first, right_edges.parent, right_edges.weight,
+                                right_edges.received, j - 1, first[right_side], last[right_side], symbols, values,
+                                outside_values)
+                    give_beside(parent, lane, left_edges.first, left_edges.parent, left_edges.weight,
+                                left_edges.received, i, first[left_side], last[left_side], symbols, values,
+                                outside_values)
 
-            if j - i >= 4:
-                n_live = uint64(len(pair_left)) if is_full else members(live_pairs[cell], live)
-                n_pairs, least = uint64(0), np.inf
-                for n in range(n_live):
-                    q = uint64(live[n])
-                    pairs[n_pairs] = q
-                    if is_dense:
-                        value = from_matrix(parent, matrix, q)
-                    else:
-                        value = from_rules(parent, rule_parent, rule_prob, rule_first[q], rule_first[q + uint64(1)])
-                    given[n_pairs] = value
-                    n_pairs += uint64(value != 0.0)
-                begin, end = uint64(block_before(i + 2)), uint64(block_after(j - 1))
-                for n in range(n_pairs):
-                    least = min(least, given[n])
-                    left, right = left_row[i, pair_left[pairs[n]]], right_row[j, pair_right[pairs[n]]]
-                    add_row(given[n], alpha, right, beta, left, begin, end)
-                    add_row(given[n], alpha, left, beta, right, begin, end)
-                is_refused |= least * min(least_left[i, j - 2], least_right[j, i + 2]) < SMALLEST_TERM
-            for entry in range(first[cell], last[cell]):
-                parent[symbols[entry]] = 0.0
+            if is_block_reached and last_j - i >= 4:
+                least = least_left[i, last_j - 2]
+                for j in range(max(first_j, i + 4), last_j + 1):
+                    least = min(least, least_right[j, i + 2])
+                listed = all_pairs if is_full else live[live_first[i, block]:live_last[i, block]]
+                is_refused |= give_to_pairs(parent, i, begin, end, size, listed, rules, rule_parent, rule_prob,
+                                            SMALLEST_TERM / least, pairs, pair_seen)
+            if is_block_reached:
+                for j in range(first_j, last_j + 1):
+                    cell, lane = cell_of(i, j, length), uint64(j) - begin
+                    for entry in range(first[cell], last[cell]):
+                        parent[uint64(BLOCK) * uint64(symbols[entry]) + lane] = 0.0
 
     for t in range(length):
         if not is_full:

@@ -1,0 +1,96 @@
+"""One sentence from leaves to compact chart in linear space, in one call: calls from Python cost as much as short
+sentences.  Layout, legend and range as in linear.py."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from pcfg_artifact.parsing.compiled import CompiledGrammar
+from pcfg_artifact.parsing.forbidden import Forbidden
+from pcfg_artifact.parsing.linear import DONE, DRIFTING, OUT_OF_RANGE, SMALLEST_RULE, Workspace
+from pcfg_artifact.parsing.linear_inside import inside
+from pcfg_artifact.parsing.linear_outside import outside
+from pcfg_artifact.parsing.triangle import cell_of
+
+MAX_RESCALES = 20  # each moves the first cell that drifted back to about 1
+
+
+@njit(nogil=True)
+def scale_leaves(leaves):
+    """Leaves (L, P) divided by the largest of each word, the logs (L,) of what they were divided by, the smallest."""
+    scaled, log_scale, smallest = np.empty(leaves.shape), np.zeros(len(leaves)), 1.0
+    for t in range(len(leaves)):
+        peak = 0.0
+        for p in range(leaves.shape[1]):
+            peak = max(peak, leaves[t, p])
+        if peak <= 0.0:
+            peak = 1.0
+        log_scale[t] = math.log(peak)
+        for p in range(leaves.shape[1]):
+            scaled[t, p] = leaves[t, p] / peak
+            if scaled[t, p] > 0.0:
+                smallest = min(smallest, scaled[t, p])
+    return scaled, log_scale, smallest
+
+
+@njit(nogil=True)
+def scaled_inside(grammar, leaves, is_full, smallest_rule, forbidden, work):
+    """Fill the workspace; a status, the leaves as they were scaled, and the logs (L,) of what was taken off."""
+    scaled, log_scale, smallest_leaf = scale_leaves(leaves)
+    for _ in range(MAX_RESCALES):
+        if smallest_leaf * smallest_rule < SMALLEST_RULE:
+            break
+        status, drift = inside(grammar, scaled, is_full, forbidden, work)
+        if status != DRIFTING:
+            return status, scaled, log_scale
+        bits = -round(drift) if abs(drift) >= 1 else -np.sign(drift)
+        scaled *= 2.0 ** bits  # exact: every span of n words is multiplied by 2^(n bits)
+        smallest_leaf *= 2.0 ** bits
+        log_scale -= bits * math.log(2.0)
+    return OUT_OF_RANGE, scaled, log_scale
+
+
+@njit(nogil=True, cache=True)
+def log_prob(grammar: CompiledGrammar, leaves: np.ndarray, smallest_rule: float, forbidden: Forbidden, work: Workspace
+             ) -> tuple[int, float]:
+    """A status, and log Z from the inside pass alone."""
+    length, n_interminals = len(leaves), len(grammar.root_inner)
+    status, _, log_scale = scaled_inside(grammar, leaves, False, smallest_rule, forbidden, work)
+    if status != DONE or length == 0:
+        return status, -np.inf
+    cell, total = cell_of(0, length, length), 0.0
+    for entry in range(work.first[cell], work.last[cell]):
+        a = np.int64(work.symbols[entry])
+        root = grammar.root_inner[a] if a < n_interminals else grammar.root_leaf[a - n_interminals]
+        total += root * work.inside[entry]
+    return status, math.log(total) + log_scale.sum() if total > 0.0 else -np.inf
+
+
+@njit(nogil=True, cache=True)
+def chart(grammar: CompiledGrammar, leaves: np.ndarray, is_full: bool, smallest_rule: float, forbidden: Forbidden,
+          work: Workspace) -> tuple[int, float, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """A status, log Z, and what a Chart holds: log_scale, offsets, symbols, inside, outside."""
+    length, n = len(leaves), len(leaves) * (len(leaves) + 1) // 2
+    status, scaled, log_scale = scaled_inside(grammar, leaves, is_full, smallest_rule, forbidden, work)
+    if status == DONE:
+        status = outside(grammar, scaled, is_full, forbidden, work)
+    sums, offsets = np.zeros(length + 1), np.zeros(n + 1, np.int64)
+    if status == DONE:
+        for t in range(length):
+            sums[t + 1] = sums[t] + log_scale[t]
+        for cell in range(n):
+            offsets[cell + 1] = offsets[cell] + np.int64(work.last[cell] - work.first[cell])
+    symbols, alpha, beta = np.empty(offsets[n], np.int32), np.empty(offsets[n]), np.empty(offsets[n])
+    total = 0.0
+    for cell in range(n if status == DONE else 0):
+        begin, first = offsets[cell], np.int64(work.first[cell])
+        for entry in range(offsets[cell + 1] - begin):
+            symbols[begin + entry] = work.symbols[first + entry]
+            alpha[begin + entry] = work.inside[first + entry]
+            beta[begin + entry] = work.outside[first + entry]
+            if cell == length - 1:  # the whole sentence, whose beta is the root distribution
+                total += alpha[begin + entry] * beta[begin + entry]
+    return status, math.log(total) + sums[length] if total > 0.0 else -np.inf, sums, offsets, symbols, alpha, beta
