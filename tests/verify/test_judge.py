@@ -271,7 +271,7 @@ def test_a_mean_shifts_less_than_its_cells_scatter(paper):
     cells = [Cell("figure_layers", f"A4L3 {probe} {setting} EOS sentence_f1", f"L{layer}")
              for probe in ("linear", "2-layer") for setting in ("PCFG", "PTB", "OOD") for layer in range(4)]
     assert len({part(cell, "percent") for cell in cells}) == 1
-    assert len({family(cell, "percent", "probe", "A4L3") for cell in cells}) == 2  # probes drift each in its way
+    assert len({family(cell, "percent", "probe", "A4L3") for cell in cells}) == 2  # probes drift apart
     signs = [1 if n % 2 else -1 for n in range(len(cells))]
     record = of_cells({seed: {cell: 60.0 + sign * (seed - 1) for cell, sign in zip(cells, signs, strict=True)}
                        for seed in range(3)})
