@@ -78,7 +78,7 @@ def with_roles(change: Any, roles: Roles) -> Any:
 
 
 def mutate(measured: dict[Cell, Value], changes: list[dict]) -> dict[Cell, Value]:
-    """The cells with all changes applied to the numbers as they were; derived cells are computed anew."""
+    """The cells with all changes applied to the numbers as they were; derived cells are computed again."""
     before, found = dict(measured), dict(measured)
     for change in with_roles(changes, find_roles(measured)):
         assert set(change) <= KEYS, change
