@@ -22,8 +22,8 @@ from pcfg_artifact.verification.spread import spread_of
 
 MUTATIONS = yaml.safe_load((Path(__file__).parent / "mutations.yaml").read_text(encoding="utf-8"))
 N_AUDITED = 10  # the first mutations: what an audit changed, unnoticed
-# No larger than what another course of one training may do: to a few heads, to the accuracy of random labels, and in the
-# older record, whose losses move together from step to step, to the two perplexities of a model.
+# No larger than what another course of one training may do: to a few heads, to the accuracy of random labels, and in
+# the older record, whose losses move together from step to step, to the two perplexities of a model.
 HIDDEN_BY_DRIFT = ("attended distances 20% shorter", "control accuracy higher by .05",
                    "Table 3 perplexities 20% higher")
 KEYS = {"table", "row", "column", "of", "add", "times", "value", "drop", "copy", "swap"}

@@ -26,8 +26,9 @@ const rows = [...document.querySelectorAll('figure')].map(figure => {
 });
 const outside = [...document.querySelectorAll('body *')].filter(element => !element.closest('.scroll')
   && !element.closest('svg') && box(element).right > window.innerWidth + 1).map(element => element.tagName);
+const narrowest = Math.min(...[...document.querySelectorAll('.claims td:first-child')].map(cell => box(cell).width));
 document.getElementById('measured').textContent = JSON.stringify({
-  figures: rows, outside: outside, scroll: document.documentElement.scrollWidth, window: window.innerWidth,
+  figures: rows, claim: narrowest, outside: outside, scroll: document.documentElement.scrollWidth, window: window.innerWidth,
   ink: getComputedStyle(document.body).color, paper: getComputedStyle(document.body).backgroundColor,
   line: getComputedStyle(document.querySelector('figure svg path[style*="--c1"]') || document.body).stroke});
 </script>
@@ -78,6 +79,7 @@ def test_every_figure_is_visible_and_nothing_overflows(browse, finished, width):
         assert figure["height"] > 100, figure
         assert figure["shapes"] > 5, figure
         assert figure["caption"] > 40, figure
+    assert seen["claim"] > (0.8 if width == PHONE else 0.2) * width  # a phone gives a claim its whole line
     assert seen["scroll"] <= width
     assert seen["outside"] == []
     assert complaints == []
