@@ -31,12 +31,12 @@ from pcfg_artifact.constructions.space import Space
 from pcfg_artifact.constructions.transformer import BOUND, ConstructedTransformer, Plan, Readout, checked_length
 from pcfg_artifact.constructions.weights import (
     HeadMatrices,
+    HeadValue,
     Key,
     LayerWeights,
     Query,
     RelativeHeads,
     RelativePositions,
-    Value,
     unit_columns,
 )
 from pcfg_artifact.errors import UsageError
@@ -197,9 +197,9 @@ def layer_of(space: Space, positions: RelativePositions, l: int, heads: KeysAndQ
     elif writes is None:
         writes = unit_columns(np.arange(space.width(target)), space.width(target))
     one = np.ones((1, 1))
-    groups = [RelativeHeads(keys, queries, (Value(target, writes, "constant", one),))]
+    groups = [RelativeHeads(keys, queries, (HeadValue(target, writes, "constant", one),))]
     if projected is not None and not rule.clips_keys:  # ReLU(x) - ReLU(-x) = x
         negative = tuple(Key(k.key, k.source, -k.scale) for k in keys)
-        groups.append(RelativeHeads(negative, queries, (Value(target, writes.negated(), "constant", one),)))
+        groups.append(RelativeHeads(negative, queries, (HeadValue(target, writes.negated(), "constant", one),)))
     return LayerWeights((target[0], l + 1), space, tuple(groups), positions, bias,
                         clipped=(target,) if transform is not None and rule.clips_stored else ())

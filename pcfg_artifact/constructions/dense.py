@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from pcfg_artifact.constructions.weights import HardHeads, LayerWeights, RelativeHeads, Value
+from pcfg_artifact.constructions.weights import HardHeads, HeadValue, LayerWeights, RelativeHeads
 
 
-def _value_matrices(values: tuple[Value, ...], weights: LayerWeights, n_heads: int) -> np.ndarray:
+def _value_matrices(values: tuple[HeadValue, ...], weights: LayerWeights, n_heads: int) -> np.ndarray:
     matrices = np.zeros((n_heads, weights.space.dim, weights.space.dim))
     for value in values:
         matrices[:, weights.space[value.target], weights.space[value.source]] += value.matrices.dense() @ value.read

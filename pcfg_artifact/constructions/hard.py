@@ -34,9 +34,9 @@ from pcfg_artifact.constructions.transformer import BOUND, ConstructedTransforme
 from pcfg_artifact.constructions.weights import (
     HardHeads,
     HeadMatrices,
+    HeadValue,
     LayerWeights,
     Query,
-    Value,
     telescope,
     unit_columns,
 )
@@ -89,8 +89,8 @@ def only_at(n_positions: int, shift: int, zeta: float, score: float = 0.0) -> np
     return block
 
 
-def write_score(space: Space, target: tuple[str, int], writes: HeadMatrices) -> tuple[Value, ...]:
-    return (Value(target, writes, "position", np.ones((1, space.width("position")))),)
+def write_score(space: Space, target: tuple[str, int], writes: HeadMatrices) -> tuple[HeadValue, ...]:
+    return (HeadValue(target, writes, "position", np.ones((1, space.width("position")))),)
 
 
 def inside_layer(space: Space, l: int, rules: HeadMatrices, flipped: HeadMatrices, writes: HeadMatrices,
@@ -121,9 +121,9 @@ def root_heads(space: Space, roots: list[np.ndarray], zeta: float) -> tuple[Hard
     """
     n_positions, L = space.width("position"), len(roots)
 
-    def roots_at(name: str, **which: bool) -> tuple[Value, ...]:
+    def roots_at(name: str, **which: bool) -> tuple[HeadValue, ...]:
         matrices = telescope(space, name, [(name, l) for l in range(L)], roots, n_positions, first=2, **which)
-        return (Value(name, matrices, "position", np.eye(n_positions)),)
+        return (HeadValue(name, matrices, "position", np.eye(n_positions)),)
 
     from_bos = np.full((n_positions, n_positions), -zeta)
     from_bos[:, 0] = 1

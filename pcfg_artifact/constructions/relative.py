@@ -31,12 +31,12 @@ from pcfg_artifact.constructions.space import Space
 from pcfg_artifact.constructions.transformer import BOUND, ConstructedTransformer, Plan, Readout, checked_length
 from pcfg_artifact.constructions.weights import (
     HeadMatrices,
+    HeadValue,
     Key,
     LayerWeights,
     Query,
     RelativeHeads,
     RelativePositions,
-    Value,
     one_head,
     telescope,
     unit_columns,
@@ -105,7 +105,7 @@ def inside_layer(space: Space, positions: RelativePositions, l: int, rules: Head
     heads = RelativeHeads(
         keys=tuple(Key(s, ("inside", l - 1 - s)) for s in range(l)),
         queries=tuple(Query(s, ("inside", s), rules) for s in range(l)),
-        values=(Value(("inside", l), writes, "constant", np.ones((1, 1))),))
+        values=(HeadValue(("inside", l), writes, "constant", np.ones((1, 1))),))
     return LayerWeights(("inside", l + 1), space, (heads,), positions,
                         bias=np.where((shifts >= -l) & (shifts <= -1), bound, 2 * bound))
 
@@ -128,7 +128,7 @@ def outside_layer(space: Space, positions: RelativePositions, l: int, left_sibli
               *(Key(L + l + 1 + m, ("inside", m)) for m in siblings)),
         queries=(*(Query(s, ("inside", s), left_sibling) for s in siblings),
                  *(Query(L + l + 1 + m, ("outside", l + 1 + m), right_sibling) for m in siblings)),
-        values=(Value(("outside", l), writes, "constant", np.ones((1, 1))),))
+        values=(HeadValue(("outside", l), writes, "constant", np.ones((1, 1))),))
     return LayerWeights(("outside", l + 1), space, (heads,), positions,
                         bias=np.where((shifts >= 0) & (shifts <= l + 1), 2 * bound, bound))
 
@@ -151,10 +151,10 @@ def root_layer(space: Space, positions: RelativePositions, roots: list[np.ndarra
         keys=(Key("constant", "constant", 2.0),),
         queries=(Query("constant", "constant", one),
                  Query("constant", "outside", one_head(-marks.sum(axis=0, keepdims=True)))),
-        values=(Value("outside", telescope(space, "outside", blocks, roots, L, first=0), "outside", marks),))
+        values=(HeadValue("outside", telescope(space, "outside", blocks, roots, L, first=0), "outside", marks),))
     clear = RelativeHeads(
         keys=(Key("constant", "constant"),), queries=(Query("constant", "constant", one),),
-        values=(Value("outside", one_head(-marks.T), "outside", marks),))
+        values=(HeadValue("outside", one_head(-marks.T), "outside", marks),))
     bias = np.ones(2 * positions.max_shift + 1)
     bias[positions.max_shift] = 0
     return LayerWeights(("root", None), space, (root, clear), positions, bias)

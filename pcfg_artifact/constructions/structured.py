@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from pcfg_artifact.constructions.weights import HardHeads, HeadMatrices, LayerWeights, RelativeHeads, Value
+from pcfg_artifact.constructions.weights import HardHeads, HeadMatrices, HeadValue, LayerWeights, RelativeHeads
 
 
 class Contraction(nn.Module):
@@ -100,11 +100,11 @@ class StructuredLayer(nn.Module):
     def _block(self, e: torch.Tensor, name: Hashable) -> torch.Tensor:
         return e[..., self.weights.space[name]].permute(2, 0, 1)
 
-    def _numbers(self, value: Value, e: torch.Tensor) -> torch.Tensor:
+    def _numbers(self, value: HeadValue, e: torch.Tensor) -> torch.Tensor:
         """(m, batch, token): the numbers that V reads from an attended token."""
         return (e[..., self.weights.space[value.source]] @ torch.from_numpy(value.read).to(e).T).permute(2, 0, 1)
 
-    def _write(self, value: Value, amounts: torch.Tensor, updated: torch.Tensor) -> None:
+    def _write(self, value: HeadValue, amounts: torch.Tensor, updated: torch.Tensor) -> None:
         """amounts (H, m, batch, token): sum over attended tokens of score times number read."""
         m = value.matrices
         head, row, column = (torch.from_numpy(index).to(amounts.device) for index in (m.head, m.row, m.column))

@@ -106,7 +106,7 @@ class Query:
 
 
 @dataclass(frozen=True)
-class Value:
+class HeadValue:
     """A block of every V_h = matrices_h @ read: `read` (m x source width) takes m numbers from the attended token,
     `matrices` (H of target width x m) say where in the residual stream head h puts them."""
 
@@ -122,7 +122,7 @@ class HardHeads:
 
     queries: tuple[Query, ...]
     position: np.ndarray
-    values: tuple[Value, ...]
+    values: tuple[HeadValue, ...]
 
     @property
     def n_heads(self) -> int:
@@ -135,7 +135,7 @@ class RelativeHeads:
 
     keys: tuple[Key, ...]
     queries: tuple[Query, ...]
-    values: tuple[Value, ...]
+    values: tuple[HeadValue, ...]
 
     @property
     def n_heads(self) -> int:

@@ -79,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="with --arithmetic: keep the models of the recorded run, and run what comes after them")
     parser.add_argument("--seed", type=int, help="with --arithmetic: which recorded seed (the first)")
     parser.add_argument("--judge-again", action="store_true",
-                        help="run nothing: only write anew what the recorded runs say of each claim")
+                        help="run nothing: only write again what the recorded runs say of each claim")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -144,7 +144,7 @@ def rerun(args: argparse.Namespace, record: Record) -> Record:
     done = subprocess.run(command, env={**os.environ, **environment, "PYTHONPATH": search_path()}, check=False)
     if done.returncode:
         raise StageError(f"the run under {name} ended with code {done.returncode}; what it finished is in "
-                         f"{out}: mend the cause above and run the same command again")
+                         f"{out}: fix the cause above and run the same command again")
     what, measured, manifests = read_run(args.profile, _folders(out))
     chosen = ", ".join(f"{name}={value}" for name, value in environment.items()) or "one worker, one thread"
     record = add_rerun(record, Rerun(seed, name), what.treebank, what.config, measured,

@@ -129,5 +129,4 @@ def test_there_is_no_folder_or_file_without_a_concept():
 def test_class_names_are_unique_so_that_one_noun_means_one_thing():
     names = Counter(node.name for path in MODULES for node in ast.parse(path.read_text()).body
                     if isinstance(node, ast.ClassDef))
-    # The paper's own word for the third matrix of a head, and a number with its unit.
-    assert [name for name, n in names.items() if n > 1] == ["Value"]
+    assert [name for name, n in names.items() if n > 1] == []

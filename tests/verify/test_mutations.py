@@ -74,7 +74,7 @@ def matches(name: str, patterns: str | list[str] | None) -> bool:
 
 
 def mutate(measured: dict[Cell, Value], changes: list[dict]) -> dict[Cell, Value]:
-    """The cells with all changes applied to the numbers as they were; derived cells are computed anew."""
+    """The cells with all changes applied to the numbers as they were; derived cells are computed again."""
     before, found = dict(measured), dict(measured)
     for change in changes:
         assert set(change) <= KEYS, change

@@ -9,7 +9,7 @@ import torch
 from pcfg_artifact.constructions.hard import hard_plan
 from pcfg_artifact.constructions.relative import relative_plan
 from pcfg_artifact.constructions.transformer import ConstructedTransformer
-from pcfg_artifact.constructions.weights import HeadMatrices, Key, Value
+from pcfg_artifact.constructions.weights import HeadMatrices, HeadValue, Key
 
 L = 6
 WRONG = 1e-3
@@ -95,7 +95,7 @@ def mixed_hard_plan(grammar, transforms, *, both_signs):
         writes = HeadMatrices.from_dense(
             np.einsum("hnm,rh->rnm", value.matrices.dense(), np.linalg.pinv(transform).T))
         return replace(heads, queries=tuple(replace(q, matrices=q.matrices.mixed(transform)) for q in heads.queries),
-                       values=(Value(value.target, writes, value.source, value.read),))
+                       values=(HeadValue(value.target, writes, value.source, value.read),))
 
     def negative(heads):
         return replace(heads, queries=tuple(replace(q, matrices=q.matrices.negated()) for q in heads.queries),

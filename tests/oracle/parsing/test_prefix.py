@@ -32,7 +32,7 @@ def ending_grammar(random_grammar, seed: int, n_interminals: int = 3, n_pretermi
 
 
 def read(grammar: PCFG, sentence, log=None, longest: int = 1) -> list[Prefix]:
-    """The same words read anew for every prefix, in linear space or in log space."""
+    """The same words read again for every prefix, in linear space or in log space."""
     found = []
     for t in range(len(sentence) + 1):
         prefix = Prefix(grammar, longest)
