@@ -39,8 +39,10 @@ def run(cfg: DynamicsConfig, inputs: Inputs, out: StageDir, machine: Machine) ->
     base, asked = inputs["probe"].json("setup")["base"], inputs["intervene"].json("setup")["config"]
     context = build_context(cfg, inputs, machine, base, asked)
     jobs = list(kept_folders(inputs["pretrain"], base).items())
-    found = dict(progress(run_jobs(checkpoint_curves, jobs, context, machine.n_workers), total=len(jobs),
-                          desc=f"{base} while it is trained"))
+    done = list(progress(run_jobs(checkpoint_curves, jobs, context, machine.n_workers), total=len(jobs),
+                         desc=f"{base} while it is trained"))
+    found = {step: curves for step, curves, _ in done}
+    out.facts["cpu_seconds"] = {f"step {step}": round(seconds, 2) for step, _, seconds in done}
     out.write_metrics([*curve_rows(base, dict(sorted(found.items())), cfg.seed),
                        *half_way_rows(base, found, context.widths, cfg.seed)])
 

@@ -40,8 +40,10 @@ def run(cfg: InterveneConfig, inputs: Inputs, out: StageDir, machine: Machine) -
     jobs = [LayerJob(cells.untrained(base), untrained, middle),
             *(LayerJob(base, folder, layer) for layer in range(n_layers + 1))]
     context = InterventionContext(material, setup["config"], machine, cfg.seed)
-    found = dict(progress(run_jobs(intervene_on_layer, jobs, context, machine.n_workers), total=len(jobs),
-                          desc="interventions"))
+    done = list(progress(run_jobs(intervene_on_layer, jobs, context, machine.n_workers), total=len(jobs),
+                         desc="interventions"))
+    found = {job: outcome for job, outcome, _ in done}
+    out.facts["cpu_seconds"] = {f"{job.model} L{job.layer}": round(seconds, 2) for job, _, seconds in done}
     for job in jobs:
         if job.layer == middle:
             metrics += middle_rows(job.model, found[job], cfg.seed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,9 +59,10 @@ class InterventionContext:
         return {LINEAR: built["linear"], TWO_LAYER: built["2-layer"]}
 
 
-def intervene_on_layer(context: InterventionContext, job: LayerJob) -> tuple[LayerJob, LayerOutcome]:
-    """All ways and controls on one layer of one model."""
-    return job, _outcome(context, job.folder, job.layer, context.probes())
+def intervene_on_layer(context: InterventionContext, job: LayerJob) -> tuple[LayerJob, LayerOutcome, float]:
+    """All ways and controls on one layer of one model, and the processor time."""
+    started = time.process_time()
+    return job, _outcome(context, job.folder, job.layer, context.probes()), time.process_time() - started
 
 
 def _outcome(context: InterventionContext, folder: Path, layer: int, probes: Mapping[str, Probe]) -> LayerOutcome:
@@ -89,9 +91,9 @@ class CheckpointContext:
     n_attention: int
 
 
-def checkpoint_curves(context: CheckpointContext, job: tuple[int, Path]) -> tuple[int, dict[str, Effect]]:
-    """(step, quantity -> what it is at that step); an error that nobody estimated is NaN."""
-    step, folder = job
+def checkpoint_curves(context: CheckpointContext, job: tuple[int, Path]) -> tuple[int, dict[str, Effect], float]:
+    """(step, quantity -> what it is at that step, processor time); an error that nobody estimated is NaN."""
+    (step, folder), started = job, time.process_time()
     found = {LOSS: loss_above_optimum(context, folder)}
     encoder, tokenizer = load_encoder(folder, attention="eager")
     device = device_of(context.interventions.machine)
@@ -112,7 +114,7 @@ def checkpoint_curves(context: CheckpointContext, job: tuple[int, Path]) -> tupl
     for quantity, way in ((SLOPE, LINEAR), (RANDOM_SLOPE, RANDOM)):
         seen = outcome.observations[way]
         found[quantity] = seen.estimates(seen.is_elsewhere)["slope"]
-    return step, found
+    return step, found, time.process_time() - started
 
 
 def loss_above_optimum(context: CheckpointContext, folder: Path) -> Effect:

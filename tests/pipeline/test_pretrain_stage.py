@@ -170,6 +170,7 @@ def test_kill_9_at_any_step_and_resume_gives_identical_weights_and_curve(finishe
     resumed, unbroken = out.path("models/A1L2"), finished.path("models/A1L2")
     facts = json.loads((job.parent / "facts.json").read_text())
     assert facts["resumed_from_step"] >= 14
+    assert len(storage.read_sealed_json(resumed / "training.json")["kept_sha256"]) > 5  # compared with the rest below
     assert json.loads((resumed / "training.json").read_text()) == json.loads((unbroken / "training.json").read_text())
     weights = [load_file(path / "model.safetensors") for path in (resumed, unbroken)]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[1])
