@@ -66,7 +66,7 @@ def test_marginals_are_the_same_bytes(world, tmp_path, address):  # noqa: F811
     here, there = (run_there(marginals, "marginals", world, tmp_path / where, executor)
                    for where, executor in (("here", None), ("there", address)))
     assert content(here) == content(there)
-    assert (here.array("test/attempts") > 0).sum() > 2 * marginals.CHUNK
+    assert (here.array("train/attempts") > 0).sum() > 2 * marginals.CHUNK
 
 
 def kill_one(cluster, results, killed):
