@@ -9,7 +9,7 @@ import torch
 
 from pcfg_artifact.mlm import tokenizer as tokens
 from pcfg_artifact.mlm.evaluation import as_batch
-from pcfg_artifact.mlm.forward import FlatInputs, embed, layers_above, normed, to_device
+from pcfg_artifact.mlm.forward import FlatInputs, embed, last_states, layers_above, to_device
 from pcfg_artifact.mlm.model import MaskedLM
 from pcfg_artifact.mlm.optimum import MaskedSentence
 
@@ -48,8 +48,7 @@ def log_probs_above(model: MaskedLM, layer: int, states: np.ndarray, positions: 
         nothing = torch.zeros(0, dtype=torch.long, device=device)  # embeddings are below
         inputs = FlatInputs(nothing, nothing, ((n_rows, n_tokens),), (None,))
         hidden = torch.from_numpy(np.ascontiguousarray(some)).to(device).view(-1, width)
-        *_, hidden = hidden, *layers_above(model, hidden, inputs, layer)
         where = torch.as_tensor((np.arange(n_rows)[:, None] * n_tokens + positions + 1).reshape(-1), device=device)
-        scores = model.lm_head(normed(model, hidden)[where]).double().log_softmax(-1)
+        scores = model.lm_head(last_states(model, hidden, inputs, layer)[where]).double().log_softmax(-1)
         parts.append(scores[:, tokens.FIRST_WORD:].view(n_rows, len(positions), -1).cpu().numpy())
     return np.concatenate(parts)

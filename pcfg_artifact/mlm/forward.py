@@ -40,8 +40,7 @@ def to_device(batch: Batch, device: torch.device) -> tuple[FlatInputs, torch.Ten
 
 def encode(model: MaskedLM, inputs: FlatInputs) -> torch.Tensor:
     """(tokens, width) hidden states of the last layer, as the model's head reads them."""
-    *_, hidden = layers_above(model, embed(model, inputs), inputs)
-    return normed(model, hidden)
+    return last_states(model, embed(model, inputs), inputs)
 
 
 def embed(model: MaskedLM, inputs: FlatInputs) -> torch.Tensor:
@@ -67,8 +66,10 @@ def layers_above(model: MaskedLM, hidden: torch.Tensor, inputs: FlatInputs, firs
         yield hidden
 
 
-def normed(model: MaskedLM, hidden: torch.Tensor) -> torch.Tensor:
-    """The hidden states of the last layer as the head reads them."""
+def last_states(model: MaskedLM, hidden: torch.Tensor, inputs: FlatInputs, first: int = 0) -> torch.Tensor:
+    """The hidden states of the last layer as the head reads them, from those that the first `first` layers left."""
+    for above in layers_above(model, hidden, inputs, first):
+        hidden = above  # one layer's at a time
     base: Any = model.base_model
     return base.LayerNorm(hidden) if is_pre_norm(model.config) else hidden
 
