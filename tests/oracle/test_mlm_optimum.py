@@ -7,13 +7,15 @@ import pytest
 
 from pcfg_artifact.grammar import sample_trees
 from pcfg_artifact.mlm.evaluation import as_batch, mean_loss, predictions
+from pcfg_artifact.mlm.gap import group_rows
 from pcfg_artifact.mlm.model import Shape, build_config, build_model
 from pcfg_artifact.mlm.optimum import (
+    BINS,
     Gap,
     MaskedSentence,
+    bin_groups,
     circumstances,
     exact_predictions,
-    groups,
     masked_sentences,
     word_depths,
 )
@@ -105,8 +107,9 @@ def test_circumstances_and_groups_of_a_masked_word():
     assert known["masked_neighbours"].tolist() == [1, 1, 0]
     assert known["place"].tolist() == [0, 1, 2]
     gap = Gap(*(np.zeros(3) for _ in range(4)))
-    found = {name: chosen.tolist() for name, chosen in groups(gap, known)}
-    assert found["place first"] == [True, False, False]
+    found = {name: chosen.tolist() for name, chosen in bin_groups({**known, "entropy": gap.entropy}, BINS)}
+    counts = {metric.row: metric.n for metric in group_rows(gap, known, "A4L3", seed=0)}
+    assert [counts[f"A4L3 place {place}"] for place in ("first", "inside", "last")] == [1, 1, 1]
     assert found["length 1-5"] == [True, True, True]
     assert found["masked_neighbours 1+"] == [True, True, False]
     assert sum(np.array(c) for name, c in found.items() if name.startswith("entropy")).tolist() == [1, 1, 1]

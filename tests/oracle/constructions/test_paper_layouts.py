@@ -19,12 +19,12 @@ from pcfg_artifact.constructions.space import Space
 from pcfg_artifact.constructions.transformer import BOUND, emission_matrix
 from pcfg_artifact.constructions.weights import (
     HardHeads,
+    HeadValue,
     Key,
     LayerWeights,
     Query,
     RelativeHeads,
     RelativePositions,
-    Value,
     one_head,
     telescope,
     unit_columns,
@@ -42,7 +42,7 @@ def run(layers, e):
 
 def copy(space, names, sign):
     """V that carries whole blocks from the attended token."""
-    return tuple(Value(name, one_head(sign * np.eye(space.width(name))), name, np.eye(space.width(name)))
+    return tuple(HeadValue(name, one_head(sign * np.eye(space.width(name))), name, np.eye(space.width(name)))
                  for name in names)
 
 
@@ -58,9 +58,10 @@ def move_layer(space, roots, *, with_clear=True):
     projector = one_head(np.diag(marks.sum(axis=0)))
     blocks = [("outside", l) for l in range(L)]
     root = RelativeHeads((Key("constant", "constant", 2.0),), (Query("constant", "outside", first),),
-                         (Value("outside", telescope(space, "outside", blocks, roots, L, first=0), "outside", marks),))
+                         (HeadValue("outside", telescope(space, "outside", blocks, roots, L, first=0), "outside",
+                                    marks),))
     clear = RelativeHeads((Key("outside", "outside", 2.0),), (Query("outside", "outside", projector),),
-                          (Value("outside", one_head(-marks.T), "outside", marks), *copy(space, inside, -1.0)))
+                          (HeadValue("outside", one_head(-marks.T), "outside", marks), *copy(space, inside, -1.0)))
     shift = RelativeHeads((Key("constant", "constant"),), (Query("constant", "constant", one_head(np.ones((1, 1)))),),
                           copy(space, inside, 1.0))
     bias = np.ones(2 * L + 1)
@@ -151,7 +152,7 @@ def moved_hard_stream(grammar, sentence, *, with_clear=True):
 
     def roots_at(name, **which):
         matrices = telescope(space, name, [(name, l) for l in range(L)], roots, L, first=0, **which)
-        return (Value(name, matrices, "position", np.eye(L)),)
+        return (HeadValue(name, matrices, "position", np.eye(L)),)
 
     at_first = np.full((L, L), -BOUND)
     at_first[:, 0] = 1
