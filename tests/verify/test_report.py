@@ -28,7 +28,8 @@ const outside = [...document.querySelectorAll('body *')].filter(element => !elem
   && !element.closest('svg') && box(element).right > window.innerWidth + 1).map(element => element.tagName);
 const narrowest = Math.min(...[...document.querySelectorAll('.claims td:first-child')].map(cell => box(cell).width));
 document.getElementById('measured').textContent = JSON.stringify({
-  figures: rows, claim: narrowest, outside: outside, scroll: document.documentElement.scrollWidth, window: window.innerWidth,
+  figures: rows, claim: narrowest, outside: outside,
+  scroll: document.documentElement.scrollWidth, window: window.innerWidth,
   ink: getComputedStyle(document.body).color, paper: getComputedStyle(document.body).backgroundColor,
   line: getComputedStyle(document.querySelector('figure svg path[style*="--c1"]') || document.body).stroke});
 </script>
