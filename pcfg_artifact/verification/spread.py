@@ -35,7 +35,7 @@ from pcfg_artifact.verification.families import (
     siblings,
 )
 from pcfg_artifact.verification.measured import Measured
-from pcfg_artifact.verification.scatter import Variances, Scatter, joined, residuals_of
+from pcfg_artifact.verification.scatter import Scatter, Variances, joined, residuals_of
 
 ODDS = 0.01  # one honest run in so many has a number outside its limit; and one, a mean
 ROUNDING = 1e-6  # relative: what the file's digits leave out
