@@ -26,7 +26,7 @@ ALL_ALIKE = 1e4  # degrees of freedom: as good as a normal distribution
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Variances:
     """A variance, and how many degrees of freedom it is known with, for each of many numbers."""
 
     variance: pd.Series
@@ -36,12 +36,12 @@ class Estimate:
         """How far an honest number lies away with these odds, its variance being `times` the one measured."""
         return (stats.t.isf(odds / 2, self.degrees) * (times * self.variance).pow(0.5)).fillna(0.0)
 
-    def at_least(self, other: Estimate) -> Estimate:
+    def at_least(self, other: Variances) -> Variances:
         """The larger variance of the two, each with its own degrees."""
         return self.where_not(other.variance > self.variance, other)
 
-    def where_not(self, replaced: pd.Series, other: Estimate) -> Estimate:
-        return Estimate(self.variance.mask(replaced, other.variance), self.degrees.mask(replaced, other.degrees))
+    def where_not(self, replaced: pd.Series, other: Variances) -> Variances:
+        return Variances(self.variance.mask(replaced, other.variance), self.degrees.mask(replaced, other.degrees))
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Scatter:
     frame: pd.DataFrame  # by cell: family, kin, part, table, and digits (what the digits kept leave out)
 
     @cached_property
-    def families(self) -> Estimate:
+    def families(self) -> Variances:
         """Of each family that moved."""
         number, has_moved = self.frame["family"], self._has_moved()
         square = self._square().where(has_moved)
@@ -62,20 +62,20 @@ class Scatter:
         correlation = self._kin(number).map(self._correlation(square, number)).fillna(1.0)
         # squares of two numbers correlate by the square of their correlation
         n_independent = n_cells / (1 + (n_cells - 1) * correlation**2)
-        return Estimate(square.groupby(number).mean(), runs * n_independent)
+        return Variances(square.groupby(number).mean(), runs * n_independent)
 
     @cached_property
-    def cells(self) -> Estimate:
+    def cells(self) -> Variances:
         """Of each cell: its family's variance, and its own as far as cells of a family are unlike."""
         number, has_moved, of = self.frame["family"], self._has_moved(), self.families
         pooled, known = number.map(of.variance), number.map(of.degrees)
         alike = self.frame["kin"].map(self._tails).fillna(ALL_ALIKE)
         variance = (alike * pooled + self.degrees * self._square()) / (alike + self.degrees)
         degrees = 1 / (1 / (alike + self.degrees) + 1 / known)  # neither a cell's place nor its family is known well
-        return Estimate(variance.where(has_moved, 0.0), degrees.where(has_moved, ALL_ALIKE))
+        return Variances(variance.where(has_moved, 0.0), degrees.where(has_moved, ALL_ALIKE))
 
     @cached_property
-    def means(self) -> Estimate:
+    def means(self) -> Variances:
         """Of the mean of each part of a table: what its cells' variances and correlation say, and its own few means.
 
         The means of one table repeat each other; the tables that a model's numbers stand in are counted as so many
@@ -92,7 +92,7 @@ class Scatter:
         n_tables = self._kin(number).map(tables).clip(lower=1)
         known = self.cells.degrees.groupby(number).mean()  # their variance; beside it, how far they move together
         degrees = 1 / (1 / known + 1 / (n_tables * runs).clip(lower=1))
-        return Estimate(((n_tables * expected + own) / (n_tables + 1)).fillna(0.0), degrees)
+        return Variances(((n_tables * expected + own) / (n_tables + 1)).fillna(0.0), degrees)
 
     def _square(self) -> pd.Series:
         """The variance of each cell alone."""

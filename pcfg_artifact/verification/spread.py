@@ -35,7 +35,7 @@ from pcfg_artifact.verification.families import (
     siblings,
 )
 from pcfg_artifact.verification.measured import Measured
-from pcfg_artifact.verification.scatter import Estimate, Scatter, joined, residuals_of
+from pcfg_artifact.verification.scatter import Scatter, Variances, joined, residuals_of
 
 ODDS = 0.01  # one honest run in so many has a number outside its limit; and one, a mean
 ROUNDING = 1e-6  # relative: what the file's digits leave out
@@ -177,7 +177,7 @@ class Spread:
         return {of: MeanLimit(members[n], float(width[n] + floor[n]), str(why[n]))
                 for of, n in dict(zip(self.parts, number, strict=True)).items()}
 
-    def _widths(self, of: Callable[[Scatter], Estimate], over: Callable[[pd.Series], pd.Series], odds: float,
+    def _widths(self, of: Callable[[Scatter], Variances], over: Callable[[pd.Series], pd.Series], odds: float,
                 seed: int | None, repeated: Collection[str]) -> tuple[pd.Series, pd.Series]:
         """Widths and what says so, of cells or of means: `of` takes their estimates, `over` says to which of them
         something applies that applies to cells."""

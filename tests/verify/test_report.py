@@ -28,8 +28,8 @@ const outside = [...document.querySelectorAll('body *')].filter(element => !elem
   && !element.closest('svg') && box(element).right > window.innerWidth + 1).map(element => element.tagName);
 const narrowest = Math.min(...[...document.querySelectorAll('.claims td:first-child')].map(cell => box(cell).width));
 document.getElementById('measured').textContent = JSON.stringify({
-  figures: rows, claim: narrowest, outside: outside, scroll: document.documentElement.scrollWidth,
-  window: window.innerWidth,
+  figures: rows, claim: narrowest, outside: outside,
+  scroll: document.documentElement.scrollWidth, window: window.innerWidth,
   ink: getComputedStyle(document.body).color, paper: getComputedStyle(document.body).backgroundColor,
   line: getComputedStyle(document.querySelector('figure svg path[style*="--c1"]') || document.body).stroke});
 </script>
@@ -105,69 +105,3 @@ def test_dark_and_light_both_have_contrast_and_figures_follow(browse):
     assert brightness(light["paper"]) - brightness(light["ink"]) > 150
     assert brightness(dark["ink"]) - brightness(dark["paper"]) > 150
     assert light["line"] != dark["line"]
-
-
-# Appended to the page for the test alone: what a reader does with keys, and what the page then shows.
-ACTS = """
-<pre id="acted"></pre>
-<script>
-const look = document.getElementById('look'), seen = {};
-const shown = () => look.querySelector('.about').innerText.replace(/\\s+/g, ' ').trim();
-const press = key => document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {key: key, bubbles: true}));
-const states = () => [...look.querySelectorAll('.cell')].map(cell => cell.dataset.state);
-seen.hidden = [look.hidden, document.getElementById('plain').hidden];
-seen.cells = look.querySelectorAll('.cell').length;
-seen.tabbable = look.querySelectorAll('.cell[tabindex="0"]').length;
-seen.whole = shown();
-look.querySelector('.cell[tabindex="0"]').focus();
-press('ArrowDown'); press('ArrowDown'); press('ArrowRight');
-seen.moved = [document.activeElement.dataset.i, document.activeElement.dataset.j, shown()];
-press('Home'); press('ArrowLeft');
-seen.home = [document.activeElement.dataset.i, document.activeElement.dataset.j];
-look.querySelector('.cell[data-i="0"][data-j="2"]').dispatchEvent(new MouseEvent('mouseenter'));
-seen.pointed = shown();
-seen.trees = [...look.querySelectorAll('.tree')].map(tree => tree.innerText.split('\\n')[0]);
-const layer = document.getElementById('look-layer');
-const step = value => { layer.value = value; layer.dispatchEvent(new Event('input')); };
-const count = wanted => states().filter(state => state === wanted).length;
-step(2); seen.second = [count('inside'), count('held'), look.querySelector('output').textContent];
-step(15); seen.last = new Set(states()).size;
-const choose = document.getElementById('look-sentence');
-choose.value = 1; choose.dispatchEvent(new Event('change'));
-seen.other = [look.querySelectorAll('.cell').length, shown()];
-document.getElementById('acted').textContent = JSON.stringify(seen);
-</script>
-"""
-
-
-@pytest.mark.browser
-def test_a_reader_with_a_keyboard_can_look_into_every_span(finished, tmp_path):
-    if CHROMIUM is None:
-        pytest.skip("no chromium on this machine")
-    page = tmp_path / "report.html"
-    page.write_text(finished.text("report.html").replace("</body>", ACTS + "</body>"), encoding="utf-8")
-    done = subprocess.run([CHROMIUM, *FLAGS, f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", page.as_uri()],
-                          capture_output=True, text=True, timeout=120, check=True,
-                          env={**os.environ, "HOME": str(tmp_path)})
-    copied = re.search(r'<pre id="acted">(.+?)</pre>', done.stdout, re.DOTALL)
-    assert copied is not None, done.stdout[-500:] + done.stderr[-800:]
-    seen = json.loads(html.unescape(copied.group(1)))
-    assert seen["hidden"] == [False, True]
-    assert (seen["cells"], seen["tabbable"]) == (8 * 9 // 2, 1)
-    assert "the old bank approved the new plan ." in seen["whole"]
-    assert "marginal 12.5%" in seen["whole"]
-    # From the whole sentence down two widths and one to the right: words 1 to 6
-    assert seen["moved"][:2] == ["1", "7"]
-    assert "log inside -9.000" in seen["moved"][2]
-    assert "log outside -2.250" in seen["moved"][2]
-    assert seen["home"] == ["0", "6"]  # and no step to the left of it
-    assert "a constituent in layer 0 (layers 0 to 1)" in seen["pointed"]
-    assert "neither Inside-Outside nor the treebank" in seen["pointed"]
-    assert "old 50.0%, bank 50.0%" in seen["pointed"]  # the mean of two words that look at their right neighbours
-    assert "the 75.0%" in seen["pointed"]
-    assert seen["trees"] == ["Inside-Outside", "probe of A12L12, layer 1", "treebank"]
-    assert seen["second"] == [6, 8 + 7, "2 of 15: inside, spans of 3 words"]
-    assert seen["last"] >= 2
-    assert seen["other"][0] == 6
-    assert "</script> & <b>" in seen["other"][1]
-    assert COMPLAINT.findall(done.stderr) == []
