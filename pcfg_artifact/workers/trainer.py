@@ -15,7 +15,6 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -134,9 +133,7 @@ def run_job(path: Path, in_group: bool = False) -> None:
                          f"again") from error
     if place.rank == 0:
         storage.write_json(path.parent / FACTS, facts)
-        publish(network, job, path.parent, job.final, {**result, "kept_sha256": {
-            kept.name: hashes(kept) for kept in map(partial(checkpoints.path_of, job.kept),
-                                                    checkpoints.steps(job.kept))}})
+        publish(network, job, path.parent, job.final, result)
         checkpoints.remove_all(path.parent)
     leave_group(place)
 
@@ -290,7 +287,8 @@ def publish(network: Any, job: TrainingJob, folder: Path, final: Path, result: d
         storage.sync_folder(unfinished)
         if result is not None:
             storage.write_sealed_json(unfinished / FINISHED, {
-                **result, "sha256": hashes(unfinished), "untrained_sha256": hashes(job.untrained)})
+                **result, "sha256": hashes(unfinished), "untrained_sha256": hashes(job.untrained),
+                "kept_sha256": {kept.name: hashes(kept) for kept in sorted(job.kept.glob("step-*"))}})
         final.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(final, ignore_errors=True)  # a folder that nobody finished, or that is made again
         storage.rename(unfinished, final)

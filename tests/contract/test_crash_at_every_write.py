@@ -52,7 +52,8 @@ def work(root: Path) -> None:
 
 def train(out: artifacts.StageDir) -> None:
     folder, final = out.path("scratch/A1L1"), out.path("models/A1L1")
-    job = SimpleNamespace(words=("a", "b"), config=SimpleNamespace(max_length=5), untrained=out.path("untrained/A1L1"))
+    job = SimpleNamespace(words=("a", "b"), config=SimpleNamespace(max_length=5), untrained=out.path("untrained/A1L1"),
+                          kept=out.path("kept/A1L1"))
     if (final / trainer.FINISHED).is_file():
         storage.read_sealed_json(final / trainer.FINISHED)
         checkpoints.remove_all(folder)

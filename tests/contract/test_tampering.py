@@ -115,12 +115,14 @@ def stage(tmp_path) -> StageDir:
     """The stage pretrain with one finished model."""
     out = StageDir(tmp_path / "pretrain")
     publish(out, out.path("untrained/A1L1"))
+    publish(out, out.path("kept/A1L1/step-0000001"))
     publish(out, out.path("models/A1L1"), RESULT)
     return out
 
 
 def publish(out: StageDir, final: Path, result=None) -> None:
-    job = SimpleNamespace(words=("a",), config=SimpleNamespace(max_length=5), untrained=out.path("untrained/A1L1"))
+    job = SimpleNamespace(words=("a",), config=SimpleNamespace(max_length=5), untrained=out.path("untrained/A1L1"),
+                          kept=out.path("kept/A1L1"))
     trainer.publish(Network(), job, out.path("scratch/A1L1"), final, result)
 
 
@@ -142,6 +144,8 @@ def edit_losses(path: Path) -> None:
     ("models/A1L1/training.json", lambda path: path.write_text("{}"), "has no 'seal'"),
     ("untrained/A1L1/model.safetensors", flip, "model.safetensors does not have the SHA-256"),
     ("untrained/A1L1", shutil.rmtree, "untrained/A1L1/config.json is missing"),
+    ("kept/A1L1/step-0000001/model.safetensors", flip, "model.safetensors does not have the SHA-256"),
+    ("kept/A1L1", shutil.rmtree, "kept/A1L1/step-0000001/config.json is missing"),
 ])
 def test_a_finished_model_that_changed_is_an_error_that_says_how_to_go_on(file, damage, expected, stage):
     assert jobs.read_finished(CONFIG, stage, "A1L1")["losses"] == [1.0] * 3
