@@ -72,6 +72,7 @@ def _short(number: float, unit: str = "") -> str:
         return f"{number:.0f}"
     if 0.99 < number < 1:
         return f"{number:.4f}"[1:]
-    if abs(number) < 1:
-        return f"{number:.2f}".replace("0.", ".", 1)
+    if abs(number) < 1:  # two digits, or the first one that is not zero
+        text = f"{number:.2f}" if abs(number) >= 0.01 or number == 0 else f"{number:.4f}".rstrip("0")
+        return text.replace("0.", ".", 1)
     return f"{number:.3g}"
