@@ -57,7 +57,7 @@ def run(cfg: PretrainConfig, inputs: Inputs, out: StageDir, machine: Machine) ->
         out.facts[name] = {**(storage.read_json(facts) if facts.is_file() else {}),
                            "sentences_left_out": result["n_left_out"]}
     metrics += against_optimum(cfg, grammar, inputs, out, machine)
-    write_cards(cfg, grammar, len(inputs.sentences("pretraining")), metrics, out)
+    write_cards(cfg, grammar, inputs.sentences("pretraining").n_rows, metrics, out)
     out.write_metrics(metrics)
 
 

@@ -22,6 +22,7 @@ from pcfg_artifact.machine import Hardware, Machine
 from pcfg_artifact.mlm.training import TrainingState
 from pcfg_artifact.probing.probe_rows import Unit
 from pcfg_artifact.probing.tasks import ProbeScore
+from pcfg_artifact.ragged import Ragged
 from pcfg_artifact.stages import pretrain
 from pcfg_artifact.workers import checkpoints, hidden_states, jobs, probe_fits, trainer
 
@@ -165,10 +166,11 @@ def test_a_model_folder_without_training_json_is_replaced_when_training_ends(sta
 def test_lost_facts_of_a_finished_model_cost_the_facts_alone(stage, monkeypatch):
     result = RESULT | {"n_validation": 5, "training_loss": 1.0, "validation_loss": 1.0}
     publish(stage, stage.path("models/A1L1"), result)
-    for name in ("check_shards", "check_shapes", "write_jobs"):
+    for name in ("check_shards", "check_shapes", "write_jobs", "write_cards"):
         monkeypatch.setattr(pretrain, name, lambda *_: None)
     monkeypatch.setattr(pretrain, "against_optimum", lambda *_: [])
     inputs = Inputs({"sample": stage.root}, "none")
+    monkeypatch.setattr(inputs, "sentences", lambda split: Ragged(np.zeros(0, int), np.zeros(1, int)))
     monkeypatch.setattr(inputs, "pcfg", lambda: SimpleNamespace(words=("a",)))
     assert not stage.has(f"scratch/A1L1/{trainer.FACTS}")
     pretrain.run(CONFIG, inputs, stage, Machine("cpu", 1))

@@ -28,6 +28,7 @@ SMALL = ["grammar.cutoff=0", "sample.n_pretraining=300", "sample.n_validation=60
          "pretrain.initialisation=random", "probe.n_train=100", "probe.n_test=50", "probe.max_length=12",
          "probe.widths=[2, 3]", "probe.epochs=2", "probe.milestones=[1]", "probe.n_seeds=1",
          "probe.linear_iterations=20", "probe.n_scatter=10", "probe.adjacent=none", "attention.max_length=12",
+         "incremental.max_length=12",
          "intervene.max_length=12", "intervene.n_train=80", "intervene.n_test=60", "intervene.widths=[3, 5]",
          "intervene.n_questions=25", "intervene.n_constructed=12", "intervene.constructed_length=9",
          "intervene.mask_rate=0.4",
