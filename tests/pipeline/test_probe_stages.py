@@ -254,4 +254,4 @@ def test_the_tool_refuses_a_folder_that_is_no_model(tmp_path, capsys):
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "tokenizer.json").write_text("{}")
     assert cli.main(["probe", "--model", str(tmp_path), "--treebank", "embedded"]) == 2
-    assert "cannot be loaded as an encoder" in capsys.readouterr().err
+    assert "describes no model that transformers" in capsys.readouterr().err

@@ -122,8 +122,9 @@ def test_more_processes_than_rows_are_refused():
 
 
 def test_a_run_with_more_processes_than_rows_is_refused_before_it_begins(tmp_path, capsys):
-    assert cli.main(["--out", str(tmp_path / "run"), "--set", "pretrain.processes=17"]) == 2
-    assert "17 processes would share batches of 16 rows" in capsys.readouterr().err
+    n_rows = load_profile("smoke").pretrain.batch_size
+    assert cli.main(["--out", str(tmp_path / "run"), "--set", f"pretrain.processes={n_rows + 1}"]) == 2
+    assert f"{n_rows + 1} processes would share batches of {n_rows} rows" in capsys.readouterr().err
 
 
 def test_a_checkpoint_that_is_not_seen_yet_is_waited_for(tmp_path, monkeypatch):

@@ -21,6 +21,7 @@ from pcfg_artifact.verification.measured import Value, tabulate
 from pcfg_artifact.verification.spread import spread_of
 
 MUTATIONS = yaml.safe_load((Path(__file__).parent / "mutations.yaml").read_text(encoding="utf-8"))
+ENOUGH_RUNS = 3 + 1  # to leave one out and still see a number move in one of three
 N_AUDITED = 10  # the first mutations: what an audit changed, unnoticed
 # No larger than what another course of one training may do: to a few heads, to the accuracy of random labels, and in
 # the older record, whose losses move together from step to step, to the two perplexities of a model.
@@ -146,19 +147,28 @@ def test_every_recorded_seed_passes_as_itself(record, relations):
         assert passed(judgements)
 
 
+def most_outside(judgements: list[Judgement], n_runs: int) -> int:
+    """Of honest numbers: none where the record has enough runs; of fewer, one in a thousand may fall outside, since a
+    number on which two runs agree by chance is taken for one that cannot move."""
+    return 0 if n_runs >= ENOUGH_RUNS else len(judgements) // 1000
+
+
 def test_every_recorded_seed_passes_when_it_is_left_out(record, relations):
     for seed, values in record.by_seed.items():
         judgements = judged(record.without_seed(seed), relations, seed, measured_at(record, values))
-        assert failures(judgements) == [], f"seed {seed}"
+        found = failures(judgements)
+        assert len(found) <= most_outside(judgements, len(record.seeds)), f"seed {seed}: {found}"
 
 
 def test_every_arithmetic_passes_by_the_drift_of_the_others(record, relations):
     names = {rerun.arithmetic for rerun in record.drift}
     assert len(names) >= 3, "measure the drift with `record --arithmetic`, three times at least"
+    n_whole = sum(not rerun.is_probes_only for rerun in record.drift)
     for rerun, values in record.drift.items():
         others = record.without_arithmetic(rerun.arithmetic)
         judgements = judged(others, relations, rerun.seed, measured_at(record, values))
-        assert failures(judgements) == [], rerun
+        found = failures(judgements)
+        assert len(found) <= most_outside(judgements, n_whole), f"{rerun}: {found}"
 
 
 def unjudged_share(record: Record, judgements: list[Judgement]) -> float:
