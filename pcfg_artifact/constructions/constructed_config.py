@@ -16,7 +16,8 @@ NAMES = ("interminals", "preterminals", "words")
 class ConstructedConfig(PreTrainedConfig):
     """construction: the class in pcfg_artifact.constructions; arguments: what it was built with beside the grammar.
 
-    residual_blocks: [name, first coordinate, coordinate after the last] of the residual stream, in order.
+    residual_blocks: [name, first coordinate, coordinate after the last] of the residual stream, in order;
+    then the same of runs of blocks that have a name of their own.
     computes: what each layer fills, such as ["inside", 3] (spans of 3 words).  grammar: names and rules, exact.
     """
 

@@ -47,8 +47,8 @@ class ConstructedModel(PreTrainedModel):
     @classmethod
     def of(cls, transformer: ConstructedTransformer) -> ConstructedModel:
         """A construction, ready to be saved."""
-        blocks = [[_name(name), block.start, block.stop] for name in transformer.plan.space.names
-                  for block in [transformer.plan.space[name]]]
+        space = transformer.plan.space
+        blocks = [[_name(name), space[name].start, space[name].stop] for name in (*space.names, *space.unions)]
         arguments = {name: str(value).removeprefix("torch.") if name == "dtype" else value
                      for name, value in transformer.arguments.items() if name not in ("grammar", "transforms")}
         return cls(ConstructedConfig(

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterable, Mapping
 class Space:
     """Consecutive named blocks; `space[name]` is the block's slice of a vector of length `space.dim`.
 
-    unions: names for runs of blocks, {name: (first block, last block)}.
+    unions: names for runs of blocks, {name: (first block, last block)}; two runs may share a block.
     """
 
     def __init__(self, blocks: Iterable[tuple[Hashable, int]],
@@ -21,6 +21,7 @@ class Space:
             self._slices[name] = slice(self.dim, self.dim + width)
             self.dim += width
         self.names = tuple(self._slices)
+        self.unions = tuple(unions or {})
         for name, (first, last) in (unions or {}).items():
             self._slices[name] = slice(self._slices[first].start, self._slices[last].stop)
 

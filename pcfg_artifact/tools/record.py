@@ -16,7 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pcfg_artifact import config, freshness, pipeline, storage
+from pcfg_artifact import config, pipeline, storage
 from pcfg_artifact.artifacts import Folder, Manifest
 from pcfg_artifact.errors import StageError, UsageError
 from pcfg_artifact.machine import available_cores
@@ -121,7 +121,7 @@ def next_seed(args: argparse.Namespace) -> Record:
         refuse_other(record, source_hash(profile.treebank),
                      settings_hash({stage.name: config.as_json(profile.stage(stage.name)) for stage in stages}))
     print(f"recording {args.profile}, seed {seed}, in {out}")
-    pipeline.run(profile, out, stages, force=_is_stale(out))
+    pipeline.run(profile, out, stages)  # which runs a stage again whose code has changed
     what, measured, manifests = read_run(args.profile, _folders(out))
     return add_seed(record, args.profile, what.treebank, what.config, seed, measured, what.stages,
                     provenance(manifests))
@@ -138,7 +138,7 @@ def rerun(args: argparse.Namespace, record: Record) -> Record:
                                       if args.arithmetic == "threads" else [])
     command = [sys.executable, "-m", "pcfg_artifact", "--profile", args.profile, "--out", str(out),
                "--to", _stages()[-1].name, *(f"--set={key}={value}" for key, value in settings),
-               *(["--treebank", args.treebank] if args.treebank else []), *(["--force"] if _is_stale(out) else [])]
+               *(["--treebank", args.treebank] if args.treebank else [])]
     environment = ARITHMETICS[args.arithmetic]
     print(f"recording the drift of {args.profile}, seed {seed}, under {name}, in {out}", flush=True)
     done = subprocess.run(command, env={**os.environ, **environment, "PYTHONPATH": search_path()}, check=False)
@@ -175,15 +175,6 @@ def _stages() -> list[pipeline.Stage]:
 
 def _folders(out: Path) -> dict[str, Folder]:
     return {stage.name: Folder(out / stage.name) for stage in _stages()}
-
-
-def _is_stale(out: Path) -> bool:
-    """Whether what is there was made by other code: then all of it is made again."""
-    found = [Manifest.read(out / stage.name) for stage in _stages()]
-    is_stale = any(m is not None and m.versions.get("pcfg_artifact") != freshness.code_hash() for m in found)
-    if is_stale:
-        print("what is there was made by other code: all of it is made again")
-    return is_stale
 
 
 def write_page(record: Record, relations: list[Relation], page: Path) -> None:
@@ -241,8 +232,10 @@ def provenance(manifests: dict[str, Manifest]) -> str:
 
     commit = git("rev-parse", "--short=12", "HEAD") or "unknown"
     changed = " with local changes" if git("status", "--porcelain", "--", "pcfg_artifact") else ""
-    versions = {name: version for manifest in manifests.values() for name, version in manifest.versions.items()}
+    # a stage that newer code did not touch keeps the version it was made with
+    found = sorted({pair for manifest in manifests.values() for pair in manifest.versions.items()})
+    versions = ", ".join(f"{name} {version}" for name, version in found)
     device = sorted({str(manifest.machine.get("device")) for manifest in manifests.values()})
     seconds = sum(manifest.seconds for manifest in manifests.values())
-    return (f"commit {commit}{changed}; {', '.join(f'{n} {v}' for n, v in versions.items())}; {platform.system()} "
-            f"{platform.machine()}, {available_cores()} cores, {'/'.join(device)}; {seconds:.0f} s")
+    return (f"commit {commit}{changed}; {versions}; {platform.system()} {platform.machine()}, "
+            f"{available_cores()} cores, {'/'.join(device)}; {seconds:.0f} s")

@@ -69,7 +69,7 @@ def test_rows_of_padding_stay_zero_and_change_nothing(random_grammar, random_sen
 
 
 @pytest.mark.parametrize("shape", [(4, 5), (6, 3), (1, 2)])
-def test_sizes_are_those_of_the_fence_post_layout(random_grammar, shape):
+def test_sizes_are_those_that_are_claimed(random_grammar, shape):
     grammar = random_grammar(0, n_interminals=shape[0], n_preterminals=shape[1])
     n = sum(shape)
     for typed, n_heads in ((True, 2 * max(shape)), (False, 2 * n)):
@@ -77,7 +77,7 @@ def test_sizes_are_those_of_the_fence_post_layout(random_grammar, shape):
         assert model.n_layers == 2 * L - 1
         assert model.n_heads == max(sum(len(h.query) for h in layer.heads) for layer in model.layers) \
             == max(n_heads, 3)
-        assert model.embedding_dim == 4 * n * L + L + 2
+        assert model.embedding_dim == (4 * n + 1) * L  # with BOS and EOS
         assert all(h.query.shape[1:] == h.value.shape[1:] == (model.embedding_dim,) * 2
                    for layer in model.layers for h in layer.heads)
 

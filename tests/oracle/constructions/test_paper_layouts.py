@@ -1,6 +1,7 @@
 """The paper's own layouts, which move all inside probabilities in layer L: right in the end, at a cost."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -146,7 +147,8 @@ def moved_hard_stream(grammar, sentence, *, with_clear=True):
     space = Space([*(((name, l), n) for name in hard.BLOCKS for l in range(L)), ("position", L)], unions)
     assert space.dim == (4 * n + 1) * L
     rules, writes = inside_matrices(grammar, everything[:n_i], everything, everything), unit_columns(np.arange(n_i), n)
-    layers = [hard.inside_layer(space, l, rules, rules.transposed(), writes, BOUND) for l in range(1, L)]
+    at = partial(hard.only_at, L, zeta=BOUND)
+    layers = [hard.inside_layer(space, l, rules, rules.transposed(), writes, at) for l in range(1, L)]
 
     roots = [np.where((everything < n_i) == (l > 0), grammar.root, 0.0) for l in range(L)]
 
@@ -170,10 +172,10 @@ def moved_hard_stream(grammar, sentence, *, with_clear=True):
         left = left_sibling_matrices(grammar, children, everything, everything)
         right = right_sibling_matrices(grammar, children, everything, everything)
         layer = hard.outside_layer(space, l, L, (left, left.transposed(), right, right.transposed()),
-                                   unit_columns(children, n), BOUND)
+                                   unit_columns(children, n), at)
         start, end = layer.heads
-        layers.append(replace(layer, heads=(replace(start, position=hard.only_at(L, l, BOUND)),
-                                            replace(end, position=hard.only_at(L, -l, BOUND)))))
+        layers.append(replace(layer, heads=(replace(start, position=at(l)),
+                                            replace(end, position=at(-l)))))
     e = torch.zeros((1, len(sentence), space.dim), dtype=torch.float64)
     emission = emission_matrix(grammar)
     for i, word in enumerate(sentence):
