@@ -146,6 +146,7 @@ class PretrainConfig:
     learning_rate: Positive
     weight_decay: PositiveOrZero
     clip: Positive | None  # of the gradient's length; None: not clipped
+    optimiser: Literal["adamw", "muon"]  # muon: for the matrices of the layers (mlm/optimisers.py)
     precision: Literal["auto", "float32", "bfloat16", "float16", "float64"]
     processes: Count | None  # None: one per visible GPU, one on CPU
     save_every: Count  # steps between checkpoints

@@ -23,6 +23,7 @@ from pcfg_artifact.errors import StageError
 from pcfg_artifact.mlm.data import Step, TrainingCorpus
 from pcfg_artifact.mlm.forward import MaskedLoss, to_device
 from pcfg_artifact.mlm.model import LanguageModel
+from pcfg_artifact.mlm.optimisers import kept_of, names_of, optimisers_of, put_back
 from pcfg_artifact.seeding import derive_seed
 
 READ_EVERY = 50  # steps between looks at the loss: each look makes the CPU wait for the GPU
@@ -40,6 +41,7 @@ class Recipe:
     learning_rate: float
     weight_decay: float
     clip: float | None  # of the gradient's length; None: not clipped
+    optimiser: str = "adamw"  # or "muon" (optimisers.py)
     hold_steps: int = 0  # at the peak, after warming up
     betas: tuple[float, float] = (0.9, 0.98)
     epsilon: float = 1e-6
@@ -69,7 +71,7 @@ class TrainingState:
     step: int
     losses: list[float]  # nats per prediction, one per step
     validation: list[tuple[int, float]]  # (updates done, nats per prediction)
-    tensors: dict[str, torch.Tensor] = field(default_factory=dict)  # weights and Adam's moments, by name
+    tensors: dict[str, torch.Tensor] = field(default_factory=dict)  # weights and what the optimisers keep, by name
     loss_scale: dict[str, float] = field(default_factory=dict)  # float16 only
 
 
@@ -89,13 +91,13 @@ def train(model: LanguageModel, corpus: TrainingCorpus, recipe: Recipe, *, seed:
                          f"one process a row; lower pretrain.processes or machine.n_gpus, or raise pretrain.batch_size")
     device = torch.device(place.device)
     torch.nn.Module.to(model, device)
-    optimizer = torch.optim.AdamW(parameter_groups(model, recipe.weight_decay), lr=recipe.learning_rate,
-                                  betas=recipe.betas, eps=recipe.epsilon, fused=True)
+    optimisers = optimisers_of(model, recipe.optimiser, recipe.learning_rate, recipe.weight_decay, recipe.betas,
+                               recipe.epsilon)
     scaler = torch.amp.GradScaler(device.type, enabled=place.precision == "float16")
     progress = TrainingState(0, [], [])
     if start is not None:
         progress = TrainingState(start.step, list(start.losses), list(start.validation))
-        restore(model, optimizer, scaler, start)
+        restore(model, optimisers, scaler, start)
     module: Any = loss_of(model)
     if place.world_size > 1:
         module = DistributedDataParallel(module, gradient_as_bucket_view=True, broadcast_buffers=False)
@@ -109,15 +111,8 @@ def train(model: LanguageModel, corpus: TrainingCorpus, recipe: Recipe, *, seed:
     for step, share in prefetched(corpus, progress.step, recipe.steps, place):
         # Dropout's random numbers depend on (seed, step, rank) alone, so a resumed run draws the same ones.
         generator.manual_seed(derive_seed(seed, "dropout", step, place.rank) % 2**63)
-        for group in optimizer.param_groups:
-            group["lr"] = recipe.rate(step)
         total = add_gradients(module, share, scaler, autocast, place)
-        scaler.unscale_(optimizer)
-        if recipe.clip is not None:
-            torch.nn.utils.clip_grad_norm_(parameters, recipe.clip)
-        scaler.step(optimizer)
-        scaler.update()
-        optimizer.zero_grad(set_to_none=True)
+        update(optimisers, scaler, recipe, recipe.rate(step), parameters)
 
         progress.step = step + 1
         unread.append(total)
@@ -133,7 +128,7 @@ def train(model: LanguageModel, corpus: TrainingCorpus, recipe: Recipe, *, seed:
         if progress.step in keep_at and keep and place.rank == 0:
             keep(progress.step)
         if saves and save and place.rank == 0:
-            save(capture(model, optimizer, scaler, progress))
+            save(capture(model, optimisers, scaler, progress))
     return progress
 
 
@@ -155,6 +150,21 @@ def add_gradients(module: Any, share: Step, scaler: torch.amp.GradScaler, autoca
     return total
 
 
+def update(optimisers: list[torch.optim.Optimizer], scaler: torch.amp.GradScaler, recipe: Recipe, rate: float,
+           parameters: list[torch.nn.Parameter]) -> None:
+    """One step along the gradients, which are then forgotten."""
+    for optimiser in optimisers:
+        for group in optimiser.param_groups:
+            group["lr"] = rate
+        scaler.unscale_(optimiser)
+    if recipe.clip is not None:
+        torch.nn.utils.clip_grad_norm_(parameters, recipe.clip)
+    for optimiser in optimisers:
+        scaler.step(optimiser)
+        optimiser.zero_grad(set_to_none=True)
+    scaler.update()
+
+
 def kept_steps(steps: int, n: int) -> list[int]:
     """At most n steps before the last, each about the same factor after the one before."""
     found = np.geomspace(max(1.0, steps / KEPT_RANGE), steps, n + 1)[:-1].round().astype(int)
@@ -171,13 +181,6 @@ def read_losses(unread: list[torch.Tensor], recipe: Recipe) -> list[float]:
     return losses
 
 
-def parameter_groups(model: LanguageModel, weight_decay: float) -> list[dict]:
-    """Matrices decay; biases and layer norms do not."""
-    parameters = list(model.parameters())
-    return [{"params": [p for p in parameters if p.ndim > 1], "weight_decay": weight_decay},
-            {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0}]
-
-
 def prefetched(corpus: TrainingCorpus, first: int, last: int, place: Place) -> Iterator[tuple[int, Step]]:
     """(step, share) for the steps first .. last - 1; the next one is prepared while the device works."""
     with ThreadPoolExecutor(1) as pool:
@@ -190,21 +193,21 @@ def prefetched(corpus: TrainingCorpus, first: int, last: int, place: Place) -> I
             yield step, share
 
 
-def capture(model: LanguageModel, optimizer: torch.optim.Optimizer, scaler: torch.amp.GradScaler,
+def capture(model: LanguageModel, optimisers: list[torch.optim.Optimizer], scaler: torch.amp.GradScaler,
             progress: TrainingState) -> TrainingState:
     """A copy on the CPU of all that `restore` needs; tied weights appear once."""
-    tensors = {}
+    tensors, kept = {}, kept_of(optimisers)
     for name, parameter in model.named_parameters():
         tensors[f"weight.{name}"] = parameter.detach().cpu().clone()
-        for key, value in optimizer.state[parameter].items():
+        for key, value in kept[parameter].items():
             tensors[f"{key}.{name}"] = value.detach().cpu().clone()
     return TrainingState(progress.step, list(progress.losses), list(progress.validation), tensors, scaler.state_dict())
 
 
-def restore(model: LanguageModel, optimizer: torch.optim.Optimizer, scaler: torch.amp.GradScaler,
+def restore(model: LanguageModel, optimisers: list[torch.optim.Optimizer], scaler: torch.amp.GradScaler,
             progress: TrainingState) -> None:
-    parameters = dict(model.named_parameters())
-    expected = {f"{kind}.{name}" for name in parameters for kind in ("weight", "step", "exp_avg", "exp_avg_sq")}
+    parameters, names = dict(model.named_parameters()), names_of(optimisers)
+    expected = {f"{kind}.{name}" for name, p in parameters.items() for kind in ("weight", *names[p])}
     wrong = sorted(expected ^ set(progress.tensors))
     wrong += [name for name, p in parameters.items() if f"weight.{name}" in progress.tensors
               and progress.tensors[f"weight.{name}"].shape != p.shape]
@@ -214,9 +217,8 @@ def restore(model: LanguageModel, optimizer: torch.optim.Optimizer, scaler: torc
     with torch.no_grad():
         for name, parameter in parameters.items():
             parameter.copy_(progress.tensors[f"weight.{name}"])
-            optimizer.state[parameter] = {
-                key: progress.tensors[f"{key}.{name}"].to(parameter.device, copy=True)
-                for key in ("step", "exp_avg", "exp_avg_sq")}
+    put_back(optimisers, {p: {key: progress.tensors[f"{key}.{name}"].to(p.device, copy=True) for key in names[p]}
+                          for name, p in parameters.items()})
     if progress.loss_scale:
         scaler.load_state_dict(progress.loss_scale)
 

@@ -195,7 +195,7 @@ def train_model(job: TrainingJob, folder: Path, place: Place, first_step: int | 
         network.double()
     recipe = training.Recipe(steps=cfg.steps, schedule_steps=cfg.schedule_steps, warmup_steps=cfg.warmup_steps,
                              learning_rate=cfg.learning_rate, weight_decay=cfg.weight_decay, clip=cfg.clip,
-                             hold_steps=cfg.hold_steps)
+                             optimiser=cfg.optimiser, hold_steps=cfg.hold_steps)
     start = None if first_step is None else checkpoints.read(folder, first_step, patience=PATIENCE if place.rank else 0)
     first, began = start.step if start else 0, time.monotonic()
 

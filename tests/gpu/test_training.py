@@ -82,9 +82,9 @@ def test_a_checkpoint_taken_on_a_gpu_is_on_the_cpu(gpus):
 
 
 def test_moments_left_on_the_cpu_after_resuming_are_refused(on_cpu, gpus, monkeypatch):
-    def restore(model, optimizer, scaler, progress):
-        restored(model, optimizer, scaler, progress)
-        for state in optimizer.state.values():
+    def restore(model, optimisers, scaler, progress):
+        restored(model, optimisers, scaler, progress)
+        for state in optimisers[0].state.values():
             state["exp_avg"] = state["exp_avg"].cpu()
 
     restored = training.restore

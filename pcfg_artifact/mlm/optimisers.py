@@ -1,0 +1,60 @@
+"""What turns gradients into steps: AdamW, or Muon for the matrices of the layers and AdamW for the rest.
+
+Muon makes every singular value of a matrix's step about equally large, so that directions which the gradient shows only
+faintly are learned too; its steps are as long as AdamW's, and one learning rate serves both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import torch
+
+from pcfg_artifact.mlm.model import LanguageModel
+
+# What each keeps of a parameter, beside the weight itself: a checkpoint holds exactly this.
+KEPT: dict[type[torch.optim.Optimizer], tuple[str, ...]] = {
+    torch.optim.AdamW: ("step", "exp_avg", "exp_avg_sq"), torch.optim.Muon: ("momentum_buffer",)}
+LAYER = re.compile(r"\.(layer|h)\.\d+\.")  # in the names of RoBERTa's and of GPT-2's parameters
+
+
+def optimisers_of(model: LanguageModel, name: str, learning_rate: float, weight_decay: float,
+                  betas: tuple[float, float], epsilon: float) -> list[torch.optim.Optimizer]:
+    """One optimiser or two; every parameter of the model is in exactly one."""
+    matrices = [p for path, p in model.named_parameters() if p.ndim == 2 and LAYER.search(path)]
+    chosen = matrices if name == "muon" else []
+    others = [p for p in model.parameters() if not any(p is matrix for matrix in chosen)]
+    found: list[torch.optim.Optimizer] = [torch.optim.AdamW(
+        parameter_groups(others, weight_decay), lr=learning_rate, betas=betas, eps=epsilon, fused=True)]
+    if chosen:
+        found.append(torch.optim.Muon(chosen, lr=learning_rate, weight_decay=weight_decay,
+                                      adjust_lr_fn="match_rms_adamw"))
+    return found
+
+
+def parameter_groups(parameters: Iterable[torch.nn.Parameter], weight_decay: float) -> list[dict]:
+    """Matrices decay; biases and layer norms do not."""
+    parameters = list(parameters)
+    return [{"params": [p for p in parameters if p.ndim > 1], "weight_decay": weight_decay},
+            {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0}]
+
+
+def kept_of(optimisers: Iterable[torch.optim.Optimizer]) -> dict[torch.nn.Parameter, dict[str, torch.Tensor]]:
+    """Parameter -> what its optimiser keeps of it, by name; before the first step nothing is kept."""
+    return {p: {key: o.state[p][key] for key in KEPT[type(o)] if key in o.state[p]}
+            for o in optimisers for group in o.param_groups for p in group["params"]}
+
+
+def names_of(optimisers: Iterable[torch.optim.Optimizer]) -> dict[torch.nn.Parameter, tuple[str, ...]]:
+    """Parameter -> the names of what its optimiser keeps of it."""
+    return {p: KEPT[type(o)] for o in optimisers for group in o.param_groups for p in group["params"]}
+
+
+def put_back(optimisers: Iterable[torch.optim.Optimizer], kept: dict[torch.nn.Parameter, dict[str, torch.Tensor]]
+             ) -> None:
+    """The reverse of `kept_of`."""
+    for o in optimisers:
+        for group in o.param_groups:
+            for p in group["params"]:
+                o.state[p] = kept[p]
