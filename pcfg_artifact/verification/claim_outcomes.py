@@ -62,7 +62,14 @@ def _flat(groups: Groups, name: str) -> list[Found]:
 def _bound(relation: Relation, groups: Groups) -> list[Comparison]:
     is_upper = relation.kind == "at_most"
     wanted = f"{'at most' if is_upper else 'at least'} {relation.number:g}"
-    return [Comparison(f.number, relation.number, is_upper, str(f), wanted, f.label) for f in _flat(groups, "cells")]
+    return [Comparison(f.number, relation.number, is_upper, _told_apart(f, relation.number), wanted, f.label)
+            for f in _flat(groups, "cells")]
+
+
+def _told_apart(found: Found, bound: float) -> str:
+    """The number as it is printed, with more digits where it would look like the bound and is not."""
+    looks_equal = found.number != bound and f"{found.number:.3g}" == f"{bound:.3g}"
+    return f"{found.number:.6g}" if looks_equal else str(found)
 
 
 def _below(relation: Relation, groups: Groups) -> list[Comparison]:

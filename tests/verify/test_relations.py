@@ -62,6 +62,13 @@ def test_kinds_over_one_row(numbers, fields, expected):
     assert outcome(row(*numbers), **fields) == expected
 
 
+@pytest.mark.parametrize(("number", "shown"), [(0.99996, "0.99996"), (1.0, "1.00"), (0.94, "0.94")])
+def test_a_number_that_misses_its_bound_does_not_look_like_it(number, shown):
+    [relation] = parse_relations([{**WORDS, "kind": "at_least", "cells": LINE, "bound": 1}])
+    measured = row(number)
+    assert evaluate(relation, tabulate(measured), find_roles(measured)).measured == shown
+
+
 def test_natural_order_puts_layer_ten_after_layer_two():
     assert outcome(row(*range(12)), kind="monotone", cells=LINE) == HOLDS
     assert outcome(row(*range(12)), kind="at_least", cells={**LINE, "pick": "last"}, bound=11) == HOLDS
