@@ -10,8 +10,8 @@ from pcfg_artifact.config import load_profile
 from pcfg_artifact.machine import Machine
 from pcfg_artifact.mlm.model import Shape
 from pcfg_artifact.planning import describe, n_fits
-from pcfg_artifact.stages.probe import tasks_of
 from pcfg_artifact.stage_work import MEASURED, WORK
+from pcfg_artifact.stages.probe import tasks_of
 from pcfg_artifact.workers.probe_fits import Context
 
 
