@@ -42,7 +42,7 @@ def interventions(tables: Tables, roles: Roles) -> Drawing | None:
     axis.axhline(0.0, color=colour("muted"), linewidth=1.0)
     axis.set(xlabel="layer whose states are changed (0: embeddings)", ylabel="slope: model's change per exact change")
     axis.xaxis.get_major_locator().set_params(integer=True)
-    axis.legend(fontsize=7)
+    axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))  # beside the panel, where no curve is
     return finish(figure, "interventions", "What the model does when it is told that words belong together",
                   "The states of a span's first and last word are changed so that a probe reads 'one phrase', or 'no "
                   "phrase'; the layers above then predict masked words elsewhere in the sentence. 1 would be the "
