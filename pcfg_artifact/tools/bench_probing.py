@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from pcfg_artifact.artifacts import MANIFEST
-from pcfg_artifact.cells import SENTENCE_F1, TREEBANK, TREES
+from pcfg_artifact.cells import SENTENCE_F1, TREEBANK, TREES, roles_of
 from pcfg_artifact.corpora import read_corpora
 from pcfg_artifact.encoders import load_encoder, model_folders
 from pcfg_artifact.errors import UsageError
@@ -23,14 +23,15 @@ from pcfg_artifact.probing.representations import extract
 from pcfg_artifact.probing.standardisation import Standardisation
 from pcfg_artifact.probing.tasks import Task, span_task, tree_task
 
-N_TRAIN, N_TEST, WIDTHS = 400, 500, (2, 5)  # treebank sentences; of the spans whose marginals are asked for
+N_TRAIN, N_TEST, WIDTHS = 300, 500, (2, 5)  # treebank sentences; of the spans whose marginals are asked for
 ITERATIONS = 5_000  # of either solver, at most: enough for both to stop by themselves
 READ = ("grammar", "sample", "marginals", "pretrain", "probe")  # stages
 Fit = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, bool]]
 
 
 def run(folder: Path) -> list[dict[str, Any]]:
-    """One row for each model, layer (first, middle, last) and task: score and processor seconds of both."""
+    """One row for each model (the base and the smallest), layer (first, middle, last) and task: score and processor
+    seconds of both."""
     for stage in READ:
         if not (folder / stage / MANIFEST).is_file():
             raise UsageError(f"{folder} has no finished stage {stage}; give --run the folder of a run that is past "
@@ -39,8 +40,10 @@ def run(folder: Path) -> list[dict[str, Any]]:
     options = inputs["probe"].json("setup")["config"]
     corpora, _ = read_corpora(inputs, options["max_length"], N_TRAIN, N_TEST)
     tasks = {tree_task(TREES): SENTENCE_F1, **{span_task(width): "pearson" for width in WIDTHS}}
-    return [row for name, model in model_folders(inputs["pretrain"]).items()
-            for layer, train, test in probed_layers(model, corpora[TREEBANK.training.name], corpora[TREEBANK.test.name])
+    folders = model_folders(inputs["pretrain"])
+    roles = roles_of(folders)
+    return [row for name in (roles.base, *roles.small) if name is not None
+            for layer, train, test in probed_layers(folders[name], corpora[TREEBANK.training.name], corpora[TREEBANK.test.name])
             for row in (compare(f"{name} L{layer}", task, metric, train, test) for task, metric in tasks.items())]
 
 
