@@ -41,9 +41,9 @@ def run(folder: Path) -> list[dict[str, Any]]:
     corpora, _ = read_corpora(inputs, options["max_length"], N_TRAIN, N_TEST)
     tasks = {tree_task(TREES): SENTENCE_F1, **{span_task(width): "pearson" for width in WIDTHS}}
     folders = model_folders(inputs["pretrain"])
-    roles = roles_of(folders)
+    roles, texts = roles_of(folders), (corpora[TREEBANK.training.name], corpora[TREEBANK.test.name])
     return [row for name in (roles.base, *roles.small) if name is not None
-            for layer, train, test in probed_layers(folders[name], corpora[TREEBANK.training.name], corpora[TREEBANK.test.name])
+            for layer, train, test in probed_layers(folders[name], *texts)
             for row in (compare(f"{name} L{layer}", task, metric, train, test) for task, metric in tasks.items())]
 
 
