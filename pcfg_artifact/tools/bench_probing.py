@@ -23,7 +23,7 @@ from pcfg_artifact.probing.representations import extract
 from pcfg_artifact.probing.standardisation import Standardisation
 from pcfg_artifact.probing.tasks import Task, span_task, tree_task
 
-N_TRAIN, N_TEST, WIDTHS = 300, 500, (2, 5)  # treebank sentences; of the spans whose marginals are asked for
+N_TRAIN, N_TEST, WIDTHS = 100, 500, (2, 5)  # treebank sentences; of the spans whose marginals are asked for
 ITERATIONS = 5_000  # of either solver, at most: enough for both to stop by themselves
 READ = ("grammar", "sample", "marginals", "pretrain", "probe")  # stages
 Fit = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, bool]]
