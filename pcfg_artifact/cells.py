@@ -110,6 +110,12 @@ class Roles:
     def others(self) -> tuple[str, ...]:
         return tuple(m for m in self.models if m not in self.small)
 
+    @property
+    def followed(self) -> tuple[str, ...]:
+        """The models that are followed through their training: the base model, and the causal one of its shape."""
+        return () if self.base is None else (
+            self.base, *(model for model in self.causal if masked_counterpart(model) == self.base))
+
     def layers(self, model: str) -> int:
         return _size(model).layers
 

@@ -238,7 +238,10 @@ class InterveneConfig:
 
 @dataclass(frozen=True, config=CLOSED)
 class DynamicsConfig:
-    """Stage `dynamics`: the base model at every step that was kept; masks and widths are those of `intervene`."""
+    """Stage `dynamics`: the base model, and the causal one of its shape, at every step that was kept.
+
+    Masks and widths are those of `intervene`.
+    """
 
     seed: CountOrZero
     n_train: Count  # treebank sentences of the probe, and masked ones of the interventions

@@ -97,7 +97,7 @@ OWNERS = {
                                   {"intervene": "pcfg_artifact.interventions.effects:Observations.estimates"},
                                   is_figure=True),
     "figure_dynamics": Owner("What a model has learned while it is trained",
-                             {"dynamics": "pcfg_artifact.workers.intervention_jobs:checkpoint_curves"},
+                             {"dynamics": "pcfg_artifact.workers.checkpoint_jobs:measure_checkpoint"},
                              is_figure=True),
     "loss_curve": Owner("Loss while pre-training", {"pretrain": "pcfg_artifact.mlm.training:train"}, is_figure=True),
     "f1_by_length": Owner("F1 by span width", {"marginals": "pcfg_artifact.parsing.scoring:span_f1",

@@ -33,8 +33,8 @@ MEASURING = (
     Stage("incremental", ("grammar", "sample", "pretrain"), "compare causal models with exact inference, word by word"),
     Stage("intervene", ("grammar", "sample", "pretrain", "probe"),
           "change what probes read and compare the models with exact counterfactuals"),
-    Stage("dynamics", ("grammar", "sample", "marginals", "pretrain", "probe", "intervene"),
-          "follow the base model through its training"),
+    Stage("dynamics", ("grammar", "sample", "marginals", "pretrain", "probe", "incremental", "intervene"),
+          "follow the base model, masked and causal, through its training"),
 )
 STAGES = (
     *MEASURING,

@@ -15,6 +15,7 @@ from pcfg_artifact.config import Profile, as_json, profile_names
 from pcfg_artifact.errors import ConfigError, TreebankError, UsageError
 from pcfg_artifact.progress import progress
 from pcfg_artifact.records import expected_hash
+from pcfg_artifact.stage_work import work_lines
 from pcfg_artifact.treebank import splits
 from pcfg_artifact.treebank.reading import read_treebank, source_hash
 
@@ -105,6 +106,7 @@ def describe(profile: Profile, out: Path, stages: Sequence[Stage], *, force: boo
     if any(stage.name == "pretrain" for stage in stages):
         lines += _training_lines(profile)
     lines += [line for stage in stages for line in _probing_lines(profile, stage.name)]
+    lines += work_lines(profile, [stage.name for stage in stages])
     return "\n".join(lines)
 
 

@@ -140,12 +140,12 @@ def _observe(model: MaskedLM, layer: int, test: Masked, asked: Sequence[Question
     place = question.sentence, question.span, sentence.positions
     for way, (ones, zeros) in zip(pairs, log_probs.reshape(len(pairs), 2, *log_probs.shape[1:]), strict=True):
         outcome.observations[way].add(*place, question.weights, question.change, ones - zeros)
-        if way == LINEAR and (other := _elsewhere(asked, q)) is not None:
+        if way == LINEAR and (other := _of_another_sentence(asked, q)) is not None:
             rows = np.arange(len(sentence.positions)) % len(other.change)
             outcome.observations[OTHER_SENTENCES].add(*place, other.weights[rows], other.change[rows], ones - zeros)
 
 
-def _elsewhere(asked: Sequence[Question], q: int) -> Question | None:
+def _of_another_sentence(asked: Sequence[Question], q: int) -> Question | None:
     """The next question about a span of the same width in another sentence."""
     for step in range(1, len(asked)):
         other = asked[(q + step) % len(asked)]

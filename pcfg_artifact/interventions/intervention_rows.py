@@ -16,7 +16,7 @@ from pcfg_artifact.interventions.experiment import LINEAR, RANDOM, STATES, Layer
 
 GROUPED_WAYS = (LINEAR, STATES, RANDOM)
 DISTANCES = (0, 1, 3, 6, np.inf)  # words; at 0 the word's own state is moved
-ALL = "moved words"  # masked words whose own state was changed, beside the others
+MOVED = "moved words"  # masked words whose own state was changed
 
 
 def estimate_rows(cell_of: Callable[[str], Cell], estimates: Mapping[str, Effect], seed: int) -> Iterator[Metric]:
@@ -58,7 +58,7 @@ def layer_rows(model: str, layer: int, outcome: LayerOutcome, seed: int) -> Iter
     """Every layer: slopes at masked words elsewhere, and at those whose own state was moved."""
     for way, seen in outcome.observations.items():
         found = {"slope": seen.estimates(seen.is_elsewhere).get("slope"),
-                 f"slope of {ALL}": seen.estimates(~seen.is_elsewhere).get("slope")}
+                 f"slope of {MOVED}": seen.estimates(~seen.is_elsewhere).get("slope")}
         yield from estimate_rows(partial(cells.intervention_by_layer, model, way, layer),
                                  {name: one for name, one in found.items() if one is not None}, seed)
 

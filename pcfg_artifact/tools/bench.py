@@ -3,7 +3,8 @@
 `parsing` (the default): Inside-Outside engines against the reference and, where it is installed, torch-struct; growth
 with length and grammar size; the sampler.  `prefix`: next words from left to right against Inside-Outside and, where it
 is installed, genlm-grammar.  `pretrain`: our training loop against transformers' Trainer, and what the parts of a step
-take.  `reading`: a corpus in random order, from memory-mapped arrays against Arrow tables.  `start`: what the parts of
+take.  `probing`: the linear probe against scikit-learn, both run to convergence, on a run's models: scores and seconds.
+`reading`: a corpus in random order, from memory-mapped arrays against Arrow tables.  `start`: what the parts of
 a structured start of training bring.
 """
 
@@ -15,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pcfg_artifact.errors import UsageError
 from pcfg_artifact.tools.arguments import add_treebank_arguments, load_treebank
 
 EXAMPLE = "run_all.sh bench parsing --treebank craft_penn.zip"
@@ -35,6 +37,13 @@ def _pretrain(args: argparse.Namespace) -> list[dict[str, Any]]:
     return [bench_pretrain.run(), *bench_pretrain.run_parts()]
 
 
+def _probing(args: argparse.Namespace) -> list[dict[str, Any]]:
+    from pcfg_artifact.tools import bench_probing
+    if args.run is None:
+        raise UsageError("bench probing reads the models of a run; give --run RUN, such as runs/smoke")
+    return bench_probing.run(args.run)
+
+
 def _reading(args: argparse.Namespace) -> list[dict[str, Any]]:
     from pcfg_artifact.tools import bench_reading
     return bench_reading.run()
@@ -47,7 +56,8 @@ def _start(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 # Each gives rows: column -> value, a number or a text.
 BENCHMARKS: dict[str, Callable[[argparse.Namespace], list[dict[str, Any]]]] = {
-    "parsing": _parsing, "prefix": _prefix, "pretrain": _pretrain, "reading": _reading, "start": _start}
+    "parsing": _parsing, "prefix": _prefix, "pretrain": _pretrain, "probing": _probing,
+    "reading": _reading, "start": _start}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,6 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                                    "(embedded)", default="embedded")
     parser.add_argument("--against", type=Path, metavar="DIR",
                         help="prefix: also time Inside-Outside of another checkout of this repository")
+    parser.add_argument("--run", type=Path, metavar="RUN", help="probing: a finished run, whose models are probed")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 

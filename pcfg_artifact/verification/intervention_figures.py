@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from pcfg_artifact.verification.measured import Tables, Value
 
 SLOPE = "slope"
 # Panels of the learning curves: title -> the beginnings of the quantities that it shows.
-PANELS = {"loss above optimum (nats)": ("loss above optimum",), "F1 of the tree (linear probe)": ("tree F1",),
+PANELS = {"loss above optimum (nats)": ("loss above optimum",), "F1 of the tree": ("tree F1",),
           "correlation of marginals": ("marginals",), "attended distance (words)": ("attended distance",),
           "slope of interventions": ("intervention slope", "random direction slope")}
 
@@ -41,7 +42,7 @@ def interventions(tables: Tables, roles: Roles) -> Drawing | None:
     axis.axhline(0.0, color=colour("muted"), linewidth=1.0)
     axis.set(xlabel="layer whose states are changed (0: embeddings)", ylabel="slope: model's change per exact change")
     axis.xaxis.get_major_locator().set_params(integer=True)
-    axis.legend(fontsize=7)
+    axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))  # beside the panel, where no curve is
     return finish(figure, "interventions", "What the model does when it is told that words belong together",
                   "The states of a span's first and last word are changed so that a probe reads 'one phrase', or 'no "
                   "phrase'; the layers above then predict masked words elsewhere in the sentence. 1 would be the "
@@ -52,27 +53,41 @@ def interventions(tables: Tables, roles: Roles) -> Drawing | None:
 
 @styled
 def dynamics(tables: Tables, roles: Roles) -> Drawing | None:
-    rows = {row.removeprefix(f"{roles.base} "): columns for row, columns in tables.get("figure_dynamics", {}).items()
-            if roles.base is not None and row.startswith(f"{roles.base} ")}
-    if not rows:
+    rows = tables.get("figure_dynamics", {})
+    models = [model for model in roles.followed if any(cells.has_model(row, model) for row in rows)]
+    if not models:
         return None
-    figure, axes = new_figure(7.2, 1.6 * len(PANELS), len(PANELS), 1, sharex=True)
-    for axis, (title, beginnings) in zip(axes[:, 0], PANELS.items(), strict=True):
-        shown = [row for row in sorted(rows, key=natural) if row.startswith(beginnings) and not row.endswith("error")]
-        for index, row in enumerate(shown):
-            steps, values = _curve(rows[row])
-            errors = dict(zip(*_curve(rows.get(cells.error_of(row), {})), strict=True))
-            axis.errorbar([step + 1 for step in steps], values, yerr=[errors.get(step, 0.0) for step in steps],
-                          color=colour(SERIES[index % len(SERIES)]), marker=MARKERS[index % len(MARKERS)], capsize=2,
-                          label=row.removeprefix("marginals "))
-        axis.set(title=title, xscale="log")
-        if len(shown) > 1:
-            axis.legend(fontsize=7)
-    axes[-1, 0].set_xlabel("training step + 1")
-    return finish(figure, "dynamics", f"What {roles.base} has learned at every step",
-                  "One axis of training steps for all: how far the model is from the best possible prediction, how "
-                  "much of the tree and of span marginals a linear probe reads from one layer, how far heads look, and "
-                  "whether changing what the probe reads changes predictions as exact inference would.")
+    figure, axes = new_figure(7.2, 1.6 * len(PANELS), len(PANELS), len(models), sharex=True, sharey="row")
+    for row_of_axes, (title, beginnings) in zip(axes, PANELS.items(), strict=True):
+        for axis, model in zip(row_of_axes, models, strict=True):
+            _draw_curves(axis, {row.removeprefix(f"{model} "): columns for row, columns in rows.items()
+                                if cells.has_model(row, model)}, beginnings)
+            axis.set(title=f"{model}: {title}", xscale="log")
+        handles, labels = row_of_axes[0].get_legend_handles_labels()
+        if len(labels) > 1:  # beside the panels, where no curve is
+            row_of_axes[-1].legend(handles, labels, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    for axis in axes[-1]:
+        axis.set_xlabel("training step + 1")
+    return finish(figure, "dynamics", f"What {' and '.join(models)} learned at every step",
+                  "One axis of training steps for all: how far a model is from the best possible prediction (of masked "
+                  "words; of the next word for a causal model, whose name begins with C), how much of the tree and of "
+                  "span marginals a linear probe reads from one layer (a causal model is asked for marginals given the "
+                  "words up to the span's end), how far heads look, and whether changing what the probe reads changes "
+                  "predictions as exact inference would, which is asked of masked words only. Bars: one standard "
+                  "error over sentences.")
+
+
+def _draw_curves(axis: Any, rows: Mapping[str, Mapping[str, Value]], beginnings: tuple[str, ...]) -> None:
+    """The quantities of one panel against the step, with their errors where there are any."""
+    shown = [row for row in sorted(rows, key=natural) if row.startswith(beginnings) and not row.endswith("error")]
+    for index, row in enumerate(shown):
+        steps, values = _curve(rows[row])
+        errors = dict(zip(*_curve(rows.get(cells.error_of(row), {})), strict=True))
+        axis.errorbar([step + 1 for step in steps], values, yerr=[errors.get(step, 0.0) for step in steps], capsize=2,
+                      color=colour(SERIES[index % len(SERIES)]), marker=MARKERS[index % len(MARKERS)],
+                      label=row.removeprefix("marginals ").removesuffix(f" {SLOPE}"))
+    if not shown:
+        axis.text(0.5, 0.5, "not defined", transform=axis.transAxes, ha="center", va="center", color=colour("muted"))
 
 
 def _curve(columns: Mapping[str, Value]) -> tuple[list[int], list[float]]:

@@ -70,6 +70,7 @@ def models_of(role: str, roles: Roles) -> tuple[str, ...]:
         "models": roles.models, "small": roles.small, "others": roles.others,
         "layers": tuple(f"L{layer}" for layer in range(layers + 1)),
         "by_layers": tuple(sorted((m for m in sizes if sizes[m][0] == heads), key=lambda m: sizes[m][1])),
+        "followed": roles.followed,
         "by_heads": tuple(sorted((m for m in sizes if sizes[m][1] == layers), key=lambda m: sizes[m][0]))}
     known["deeper"] = tuple(model for model in known["by_layers"] if model not in roles.small)
     if role not in known:

@@ -29,6 +29,7 @@ LEVELS = [
     {"grammar"},
     {"treebank"},
     {"freshness"},
+    {"stage_work"},
     {"config", "encoders"},
     {"artifacts"},
     {"storage"},

@@ -7,7 +7,11 @@ from transformers import RobertaConfig, RobertaForMaskedLM
 
 from pcfg_artifact.constructions import RelativeInsideOutside
 from pcfg_artifact.grammar import PCFG
+from pcfg_artifact.interventions.upper_layers import layer_states, log_probs_above
 from pcfg_artifact.mlm.evaluation import predictions
+from pcfg_artifact.mlm.gpt2 import build_causal_config, build_causal_model
+from pcfg_artifact.mlm.model import Shape
+from pcfg_artifact.mlm.next_word_gap import next_word_predictions
 from pcfg_artifact.mlm.optimum import masked_sentences
 from pcfg_artifact.mlm.tokenizer import build_tokenizer
 from pcfg_artifact.parsing import inside_outside
@@ -104,6 +108,24 @@ def test_predictions_of_masked_words(model, grammar, gpus):
     found, expected = (dict(predictions(model.to(device), masked, 16)) for device in (CUDA, "cpu"))
     assert found.keys() == expected.keys()
     assert all(np.array_equal(found[s], expected[s]) for s in expected)
+
+
+def test_interventions(model, grammar, gpus):
+    """States of every layer, and the layers above changed ones."""
+    sentences = Ragged.from_rows([np.array([0, 1, 2, 0]), np.array([2, 1, 1, 0, 1])], np.uint16)
+    masked = masked_sentences(grammar, sentences, Masking(0.4, "mask"), seed=0, n=2, max_length=10)
+    found, expected = (layer_states(model.to(device), masked) for device in (CUDA, "cpu"))
+    assert all(np.array_equal(one, other) for one, other in zip(found, expected, strict=True))
+    changed, where = expected[1][1][None] + np.float32(0.5), np.array([0, 3])
+    found, expected = (log_probs_above(model.to(device), 1, changed, where) for device in (CUDA, "cpu"))
+    assert np.array_equal(found, expected)
+
+
+def test_predictions_of_next_words(gpus):
+    config = build_causal_config(Shape(2, 2), n_words=3, width=8, max_length=10, dropout=0.0)
+    model, words = build_causal_model(config, 0), [np.array([0, 1, 2]), np.array([2, 1])]
+    found, expected = (dict(next_word_predictions(model.to(device), words, 16)) for device in (CUDA, "cpu"))
+    assert all(np.array_equal(found[s], expected[s]) for s in (0, 1))
 
 
 def test_a_constructed_transformer(grammar, gpus):

@@ -1,5 +1,6 @@
 """Interventions and dynamics on a small world: a training that keeps models on the way, every table, every control."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -7,11 +8,16 @@ import pytest
 
 from pcfg_artifact import cells, config, pipeline, storage
 from pcfg_artifact.artifacts import Folder
+from pcfg_artifact.corpora import read_corpora
 from pcfg_artifact.encoders import kept_folders, load_encoder
 from pcfg_artifact.errors import CorruptArtifact
 from pcfg_artifact.grammar import PCFG, sample_trees
+from pcfg_artifact.inputs import Inputs
+from pcfg_artifact.machine import Machine
 from pcfg_artifact.mlm.training import kept_steps
 from pcfg_artifact.owners import tables_of
+from pcfg_artifact.parsing.prefix import incremental_posteriors
+from pcfg_artifact.stages.dynamics import scored_so_far
 from pcfg_artifact.workers.jobs import read_finished
 
 SOURCE = PCFG.from_rules(
@@ -22,19 +28,20 @@ SOURCE = PCFG.from_rules(
              ("D", "a", 0.4), ("N", "dog", 0.4), ("N", "saw", 0.3), ("N", "park", 0.3)])
 SMALL = ["grammar.cutoff=0", "sample.n_pretraining=300", "sample.n_validation=60", "sample.n_probe_train=120",
          "sample.n_probe_test=60", "sample.max_length=12", "marginals.n_train=150", "marginals.n_masked=5",
-         "marginals.max_length=12", "pretrain.models=[A2L2]", "pretrain.width=16", "pretrain.max_length=20",
+         "marginals.max_length=12", "pretrain.models=[A2L2]", "pretrain.causal_models=[C2L2]",
+         "pretrain.width=16", "pretrain.max_length=20",
          "pretrain.steps=40", "pretrain.schedule_steps=40", "pretrain.warmup_steps=4", "pretrain.n_kept=3",
          "pretrain.validate_every=40", "pretrain.save_every=15", "pretrain.n_curve=20", "pretrain.n_exact=20",
          "pretrain.initialisation=random", "probe.n_train=100", "probe.n_test=50", "probe.max_length=12",
          "probe.widths=[2, 3]", "probe.epochs=2", "probe.milestones=[1]", "probe.n_seeds=1",
          "probe.linear_iterations=20", "probe.n_scatter=10", "probe.adjacent=none", "attention.max_length=12",
-         "incremental.max_length=12",
+         "incremental.max_length=12", "incremental.n_exact=20", "incremental.n_train=60", "incremental.n_test=20",
          "intervene.max_length=12", "intervene.n_train=80", "intervene.n_test=60", "intervene.widths=[3, 5]",
          "intervene.n_questions=25", "intervene.n_constructed=12", "intervene.constructed_length=9",
          "intervene.mask_rate=0.4",
          "dynamics.n_train=60", "dynamics.n_test=40", "dynamics.n_questions=5", "dynamics.n_loss=20",
          "dynamics.n_attention=5"]
-STAGES = ("grammar", "sample", "marginals", "pretrain", "probe", "intervene", "dynamics")
+STAGES = ("grammar", "sample", "marginals", "pretrain", "probe", "incremental", "intervene", "dynamics")
 
 
 @pytest.fixture(scope="module")
@@ -107,15 +114,43 @@ def test_the_positive_control_is_exact(run):
     assert found[cells.intervention(cells.CONSTRUCTED, "", "agreeing signs")] == 1.0
 
 
-def test_curves_have_a_point_for_every_kept_step(run):
+@pytest.mark.parametrize("model", ["A2L2", "C2L2"])
+def test_curves_have_a_point_for_every_kept_step(run, model):
     found = numbers(run, "dynamics")
-    for quantity in ("loss above optimum", "tree F1", "marginals width 2", "attended distance", "intervention slope",
-                     "random direction slope"):
+    quantities = {"loss above optimum", "tree F1", "marginals width 2", "marginals width 3", "attended distance"}
+    if model == "A2L2":  # interventions are on masked words
+        quantities |= {"intervention slope", "random direction slope"}
+    rows = {cell.row for cell in found if cell.table == "figure_dynamics" and not cell.row.endswith("error")}
+    assert {row for row in rows if cells.has_model(row, model)} == {f"{model} {quantity}" for quantity in quantities}
+    for quantity in quantities:
         steps = {cells.STEP.index(cell.column) for cell in found
-                 if (cell.table, cell.row) == ("figure_dynamics", f"A2L2 {quantity}")}
+                 if (cell.table, cell.row) == ("figure_dynamics", f"{model} {quantity}")}
         assert steps == {0, *kept_steps(40, 3), 40}, quantity
-    last = found[cells.while_training("A2L2", "loss above optimum", 40)]
-    assert 0 < last < found[cells.while_training("A2L2", "loss above optimum", 0)]
+    last = found[cells.while_training(model, "loss above optimum", 40)]
+    assert 0 < last < found[cells.while_training(model, "loss above optimum", 0)]
+    assert cells.half_way(model, "loss above optimum") in found
+
+
+def test_a_causal_model_is_asked_for_what_the_words_so_far_say(run):
+    """Its spans have their probability given the words up to their end, those without a score none."""
+    inputs = Inputs({stage: run[1] / stage for stage in STAGES[:-1]}, "none")
+    grammar = inputs.pcfg()
+    train = read_corpora(inputs, 12, 10, 5)[0][cells.TREEBANK.training.name]
+    train = dataclasses.replace(train, scores=[None, *train.scores[1:]])
+    scores = scored_so_far(grammar, train, Machine("cpu", 2)).scores
+    assert scores[0] is None
+    for words, spans in zip(train.sentences[1:], scores[1:], strict=True):
+        so_far = list(incremental_posteriors(grammar, words))
+        for j in range(1, len(words) + 1):
+            assert spans[:j, j] == pytest.approx(so_far[j].spans[:j, j], abs=1e-9)
+
+
+def test_the_loss_of_a_causal_model_is_that_of_the_stage_before(run):
+    """The last point of the curve, and the table `next_word`, on the same 20 sentences of at most 12 words."""
+    perplexity = {column: numbers(run, "incremental")[cells.next_word("C2L2", column)] for column in ("model", "exact")}
+    found = numbers(run, "dynamics")
+    expected = np.log(perplexity["model"] / perplexity["exact"])
+    assert found[cells.while_training("C2L2", "loss above optimum", 40)] == pytest.approx(expected, rel=1e-6)
 
 
 def test_a_finished_stage_is_not_run_again(run, capsys):

@@ -1,14 +1,16 @@
 """The arithmetic of a plan, beside the slow way to count."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
-from pcfg_artifact import cells
+from pcfg_artifact import cells, pipeline
 from pcfg_artifact.config import load_profile
 from pcfg_artifact.machine import Machine
 from pcfg_artifact.mlm.model import Shape
-from pcfg_artifact.planning import n_fits
+from pcfg_artifact.planning import describe, n_fits
+from pcfg_artifact.stage_work import MEASURED, WORK
 from pcfg_artifact.stages.probe import tasks_of
 from pcfg_artifact.workers.probe_fits import Context
 
@@ -29,3 +31,32 @@ def test_fits_are_counted_as_the_stage_makes_them(name):
 
 def test_the_control_tasks_of_the_paper():
     assert n_fits(load_profile("paper"), "control") == 2 * (13 + 2 * 5)  # probes x (layers + ends x widths)
+
+
+def test_the_plan_of_the_paper_has_the_arithmetic_of_every_stage(tmp_path):
+    assert {*WORK, "pretrain", "probe", "control"} == set(pipeline.NAMES)
+    shown = describe(load_profile("paper"), tmp_path, pipeline.STAGES).splitlines()
+    for stage in WORK:
+        assert [line for line in shown if line.startswith(f"  {stage} ") and "measured" in line and "assumed" in line]
+    for words in ("pre-training, for 10,000 words", "probe: 644 fits", "control: 46 fits"):
+        assert any(line.startswith(words) for line in shown)
+    assert sum("assumed: no GPU has run this" in line for line in shown) == 3
+
+
+def test_the_times_of_the_measured_profile_follow_from_themselves():
+    measured = load_profile(MEASURED)
+    for stage, work in WORK.items():
+        assert work.seconds(measured, measured, stage) == pytest.approx(measured.cost[stage][0])
+
+
+def test_the_plan_allows_for_more_than_the_arithmetic():
+    paper, measured = load_profile("paper"), load_profile(MEASURED)
+    for stage, work in WORK.items():
+        assert work.seconds(paper, measured, stage) <= paper.cost[stage][0], stage
+
+
+def test_twice_the_trees_on_as_many_cores_take_twice_as_long():
+    measured = load_profile(MEASURED)
+    about = {**measured.cost["training"], "trees": 2 * measured.cost["training"]["trees"]}
+    doubled = dataclasses.replace(measured, cost={**measured.cost, "training": about})
+    assert WORK["grammar"].seconds(doubled, measured, "grammar") == pytest.approx(2 * measured.cost["grammar"][0])

@@ -1,0 +1,131 @@
+"""Jobs of the stage `dynamics`, each in a worker process: one model at one step of its training."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from pcfg_artifact.cells import SENTENCE_F1, SPAN_WIDTH, TREEBANK, TREES
+from pcfg_artifact.encoders import load_causal_lm, load_encoder, load_masked_lm
+from pcfg_artifact.interventions.effects import Effect, mean_over_sentences
+from pcfg_artifact.interventions.experiment import LINEAR, RANDOM, middle_layer
+from pcfg_artifact.machine import Machine
+from pcfg_artifact.mlm.evaluation import predictions
+from pcfg_artifact.mlm.next_word_gap import next_word_predictions, with_end
+from pcfg_artifact.mlm.optimum import Gap, MaskedSentence
+from pcfg_artifact.probing.attended_distance import attended_distances
+from pcfg_artifact.probing.corpus import Corpus, Layer
+from pcfg_artifact.probing.probes import Probe
+from pcfg_artifact.probing.representations import extract
+from pcfg_artifact.probing.tasks import run_task, span_task, tree_task
+from pcfg_artifact.workers.intervention_jobs import InterventionContext
+from pcfg_artifact.workers.probe_fits import device_of
+
+BATCH_TOKENS = 4096  # of one forward pass: memory, not results
+LOSS, TREE, MARGINALS, DISTANCE = "loss above optimum", "tree F1", "marginals", "attended distance"
+SLOPE, RANDOM_SLOPE = "intervention slope", "random direction slope"
+UNITS = {LOSS: "nats", TREE: "percent", DISTANCE: "tokens"}  # all else is a fraction
+
+
+@dataclass(frozen=True, eq=False)
+class MaskedWords:
+    """What a masked model predicts; exact: (masked, n_words) of every sentence."""
+
+    sentences: Sequence[MaskedSentence]
+    exact: Sequence[np.ndarray]
+
+    def loss_above_optimum(self, folder: Path, device: str) -> Effect:
+        """Nats per masked word, on the same words as the exact prediction."""
+        said = predictions(load_masked_lm(folder)[0].to(device), self.sentences, BATCH_TOKENS)
+        return mean_excess(said, self.exact, [one.words[one.positions] for one in self.sentences])
+
+
+@dataclass(frozen=True, eq=False)
+class NextWordsAndEnd:
+    """What a causal model predicts: sentences as word ids; exact: (L+1, n_words + 1) of each."""
+
+    sentences: Sequence[np.ndarray]
+    exact: Sequence[np.ndarray]
+
+    def loss_above_optimum(self, folder: Path, device: str) -> Effect:
+        """Nats per word and end."""
+        said = next_word_predictions(load_causal_lm(folder)[0].to(device), self.sentences, BATCH_TOKENS)
+        return mean_excess(said, self.exact, [with_end(ids, exact.shape[1] - 1)
+                                              for ids, exact in zip(self.sentences, self.exact, strict=True)])
+
+
+def mean_excess(said: Iterable[tuple[int, np.ndarray]], exact: Sequence[np.ndarray],
+                targets: Sequence[np.ndarray]) -> Effect:
+    """Mean loss of what a model says of sentence s, in any order, above that of the exact distribution."""
+    sentence, excess = [], []
+    for s, log_probs in said:
+        gap = Gap.between(log_probs, exact[s], targets[s])
+        sentence.append(np.full(len(targets[s]), s))
+        excess.append(gap.model - gap.exact)
+    return mean_over_sentences(np.concatenate(sentence), np.concatenate(excess))
+
+
+@dataclass(frozen=True, eq=False)
+class Followed:
+    """A model that is followed through its training, and what it is measured on.
+
+    train, test: treebank sentences; their span scores are what the model could know at the span's last word: marginals
+    given the sentence, or for a causal model given the words up to there.
+    """
+
+    predicted: MaskedWords | NextWordsAndEnd
+    train: Corpus
+    test: Corpus
+    best_layer: int  # of the finished model, for trees
+    interventions: InterventionContext | None  # on masked words, which a causal model does not predict
+
+
+@dataclass(frozen=True, eq=False)
+class CheckpointContext:
+    """What all checkpoints share."""
+
+    followed: Mapping[str, Followed]
+    probe: Probe  # the linear one
+    widths: Sequence[int]
+    n_attention: int
+    machine: Machine
+    seed: int
+
+
+class Checkpoint(NamedTuple):
+    model: str
+    step: int
+    folder: Path
+
+
+def measure_checkpoint(context: CheckpointContext, job: Checkpoint) -> tuple[Checkpoint, dict[str, Effect], float]:
+    """(job, quantity -> what it is at that step, processor time); an error that nobody estimated is NaN."""
+    started = time.process_time()
+    followed, device = context.followed[job.model], device_of(context.machine)
+    found = {LOSS: followed.predicted.loss_above_optimum(job.folder, device)}
+    encoder, tokenizer = load_encoder(job.folder, attention="eager")
+    train, test = (Layer(corpus, extract(encoder, tokenizer, corpus.sentences,
+                                         lambda _, shape: np.empty(shape, np.float32), max_tokens=BATCH_TOKENS,
+                                         device=device)[followed.best_layer])
+                   for corpus in (followed.train, followed.test))
+    tasks = {TREE: (tree_task(TREES), SENTENCE_F1)}
+    tasks |= {f"{MARGINALS} {SPAN_WIDTH(width)}": (span_task(width), "pearson") for width in context.widths}
+    for quantity, (task, metric) in tasks.items():
+        result = run_task(task, context.probe, train, {TREEBANK.name: test}, (context.seed,))
+        score = next(s for s in result.scores if s.metric == metric)
+        found[quantity] = Effect(score.value, float("nan"), len(followed.test))
+    distances, _ = attended_distances(encoder, tokenizer, followed.test.sentences[:context.n_attention],
+                                      max_tokens=BATCH_TOKENS, device=device)
+    found[DISTANCE] = Effect(float(distances.mean()), float("nan"), context.n_attention)
+    if followed.interventions is not None:
+        outcome = followed.interventions.outcome(job.folder, middle_layer(encoder.config.num_hidden_layers),
+                                                 {LINEAR: context.probe})
+        for quantity, way in ((SLOPE, LINEAR), (RANDOM_SLOPE, RANDOM)):
+            seen = outcome.observations[way]
+            found[quantity] = seen.estimates(seen.is_elsewhere)["slope"]
+    return job, found, time.process_time() - started
