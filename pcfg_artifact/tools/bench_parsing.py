@@ -61,6 +61,19 @@ def timed(work: Callable[[], Any], rounds: int = ROUNDS) -> tuple[float, float]:
     return min(seconds), peak_memory_mb()
 
 
+def alternately(passes: Sequence[Callable[[], Any]], rounds: int, clock: Callable[[], float] = time.thread_time
+                ) -> np.ndarray:
+    """Seconds of each, the best of some rounds, taken in turn; one round before, which loads and compiles, is not
+    counted."""
+    seconds = np.full((rounds + 1, len(passes)), np.inf)
+    for r in range(rounds + 1):
+        for n, work in enumerate(passes):
+            start = clock()
+            work()
+            seconds[r, n] = clock() - start
+    return seconds[1:].min(axis=0)
+
+
 def row(what: str, size: str, n: int, work: Callable[[], Any], rounds: int = ROUNDS) -> dict[str, Any]:
     seconds, megabytes = timed(work, rounds)
     return {"what": what, "on": size, "sentences/s": n / seconds, "ms/sentence": 1000 * seconds / n,
