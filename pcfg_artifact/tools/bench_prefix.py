@@ -49,8 +49,7 @@ def run(treebank: Treebank, against: Path | None = None) -> list[dict[str, Any]]
         trees = split(treebank)
         grammar = learn_pcfg(trees.train)
         sentences = [tree.words() for tree in trees.test if SHORTEST <= len(tree.words()) <= LONGEST][:N_SENTENCES]
-        return [*treebank_sentences(grammar, sentences, against), *lengths(grammar),
-                *(found for n_trees in GENLM_TREES for found in genlm_grammar(trees.train[:n_trees]))]
+        return [*treebank_sentences(grammar, sentences, against), *lengths(grammar), *against_genlm(trees.train)]
 
 
 def treebank_sentences(grammar: PCFG, sentences: Sequence[list[str]], against: Path | None) -> Iterator[dict[str, Any]]:
@@ -105,15 +104,50 @@ def lengths(grammar: PCFG) -> Iterator[dict[str, Any]]:
         yield found
 
 
-def genlm_grammar(trees: Sequence[Tree]) -> Iterator[dict[str, Any]]:
-    """genlm-grammar on the grammar of some trees, both on the same short sentences."""
+def against_genlm(trees: Sequence[Tree]) -> Iterator[dict[str, Any]]:
+    """genlm-grammar on the grammar of a few trees, on that of more, and on the part of this without left recursion."""
     if find_spec("genlm") is None or find_spec(GENLM) is None:
         yield {"what": "genlm-grammar: not installed (pip install genlm-grammar)"}
         return
-    grammar = learn_pcfg(trees)
-    sentences = [tree.words() for tree in trees if SHORTEST <= len(tree.words()) <= GENLM_LONGEST][:GENLM_SENTENCES]
+    for n_trees in GENLM_TREES:
+        grammar = learn_pcfg(trees[:n_trees])
+        chosen = [tree.words() for tree in trees[:n_trees] if SHORTEST <= len(tree.words()) <= GENLM_LONGEST]
+        yield from genlm_grammar(grammar, chosen[:GENLM_SENTENCES], "")
+    grammar = without_left_recursion(grammar)
+    drawn = Sampler(grammar, 0, GENLM_LONGEST).draw(0, 1_000)
+    chosen = [tree.words() for tree in drawn if len(tree.words()) >= SHORTEST]
+    yield from genlm_grammar(grammar, chosen[:GENLM_SENTENCES], ", no left recursion")
+
+
+def without_left_recursion(grammar: PCFG) -> PCFG:
+    """The rules whose left child is a pre-terminal or numbered higher than the parent, made proper again.
+
+    Chains of left children are then short, and genlm-grammar's sums over them end before they are cut off.
+    """
+    parent, left = grammar.binary[:, 0], grammar.binary[:, 1]
+    kept = (left >= grammar.n_interminals) | (left > parent)
+    is_used = np.ones(grammar.n_nonterminals, np.bool_)
+    while True:  # a symbol without rules takes those that need it with it
+        has_rules = np.bincount(parent[kept], minlength=grammar.n_nonterminals) > 0
+        has_rules[grammar.n_interminals:] = True
+        if np.array_equal(has_rules, is_used):
+            break
+        is_used = has_rules
+        kept &= is_used[grammar.binary].all(axis=1)
+    names, weight = grammar.nonterminals, grammar.binary_prob * kept
+    mass, root = np.bincount(parent, weight, grammar.n_nonterminals), grammar.root * is_used
+    return PCFG.from_rules(
+        root={names[a]: float(root[a] / root.sum()) for a in np.flatnonzero(root)},
+        binary=[(names[a], names[b], names[c], float(p / mass[a]))
+                for (a, b, c), p in zip(grammar.binary[kept], weight[kept], strict=True)],
+        lexical=[(names[a], grammar.words[w], float(p))
+                 for (a, w), p in zip(grammar.lexical, grammar.lexical_prob, strict=True)])
+
+
+def genlm_grammar(grammar: PCFG, sentences: Sequence[list[str]], kind: str) -> Iterator[dict[str, Any]]:
+    """Next words at all positions of the same sentences, ours and theirs."""
     on = (f"{len(sentences)} sentences of {', '.join(str(len(s)) for s in sentences)} words; "
-          f"{len(grammar.binary):,} rules, {grammar.n_words:,} words")
+          f"{len(grammar.binary):,} rules, {grammar.n_words:,} words{kind}")
     best = row("prefix: next words at all positions", on, len(sentences),
                partial(read_all, grammar, sentences))
     yield best

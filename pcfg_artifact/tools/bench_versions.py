@@ -7,6 +7,7 @@ Times are processor time of the one thread that works, the best of some rounds.
 from __future__ import annotations
 
 import importlib
+import re
 import shutil
 import sys
 import tempfile
@@ -21,14 +22,16 @@ import numpy as np
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar import PCFG, learn_pcfg
 from pcfg_artifact.machine import single_thread
-from pcfg_artifact.parsing import Chart, inside_outside
+from pcfg_artifact.parsing import Chart, EngineOptions, each_chart
 from pcfg_artifact.tools.bench_parsing import alternately, consume, sizes
 from pcfg_artifact.treebank.reading import Treebank
 from pcfg_artifact.treebank.splits import split
 
 BANDS = ((5, 15), (16, 25), (26, 40), (41, 80))  # words
-N_OF_BAND, N_COMPARED, ROUNDS = 12, 500, 5
+N_OF_BAND, N_COMPARED, ROUNDS = 40, 500, 4
+ONE_THREAD = EngineOptions(n_threads=1)
 PACKAGE, COPY = "pcfg_artifact", "pcfg_before"  # two packages of one name cannot be imported together
+MODULE = re.compile(rf"\b{PACKAGE}(?=\.[a-z])|(?<=from ){PACKAGE}\b|(?<=import ){PACKAGE}\b")  # not names of formats
 
 Sentences = Sequence[list[str]]
 Pass = Callable[[Sentences], Iterator[Chart]]
@@ -57,13 +60,13 @@ def other_checkout(folder: Path, grammar: PCFG) -> Iterator[Pass]:
     with tempfile.TemporaryDirectory() as place:
         shutil.copytree(folder / PACKAGE, Path(place) / COPY, ignore=shutil.ignore_patterns("__pycache__"))
         for path in (Path(place) / COPY).rglob("*.py"):
-            path.write_text(path.read_text(encoding="utf-8").replace(PACKAGE, COPY), encoding="utf-8")
+            path.write_text(MODULE.sub(COPY, path.read_text(encoding="utf-8")), encoding="utf-8")
         grammar.save(Path(place) / "grammar")
         sys.path.insert(0, place)
         try:
             parsing = importlib.import_module(f"{COPY}.parsing")
             theirs = importlib.import_module(f"{COPY}.grammar").PCFG.load(Path(place) / "grammar")
-            yield lambda sentences: iter(parsing.inside_outside(theirs, list(sentences), n_threads=1))
+            yield lambda sentences: parsing.each_chart(theirs, list(sentences), n_threads=1)
         finally:
             sys.path.remove(place)
             for name in [name for name in sys.modules if name.split(".")[0] == COPY]:
@@ -89,7 +92,7 @@ def their_charts(before: Pass, sentences: Sentences) -> None:
 
 
 def our_charts(grammar: PCFG, sentences: Sentences) -> None:
-    consume(iter(inside_outside(grammar, sentences, n_threads=1)))
+    consume(each_chart(grammar, sentences, ONE_THREAD))
 
 
 def speed_row(on: str, seconds: np.ndarray, n: int) -> dict[str, Any]:
@@ -100,7 +103,7 @@ def speed_row(on: str, seconds: np.ndarray, n: int) -> dict[str, Any]:
 def agreement(grammar: PCFG, test: Sentences, before: Pass) -> Iterator[dict[str, Any]]:
     """The largest difference over all entries: of logs of Z, inside and outside, and of marginals."""
     sentences = [words for words in test if BANDS[0][0] <= len(words) <= BANDS[-1][1]][:N_COMPARED]
-    charts = zip(before(sentences), inside_outside(grammar, sentences, n_threads=1), strict=True)
+    charts = zip(before(sentences), each_chart(grammar, sentences, ONE_THREAD), strict=True)
     yield {"on": f"agreement on {len(sentences)} sentences",
            "largest difference": max((difference(old, new) for old, new in charts), default=0.0)}
 
