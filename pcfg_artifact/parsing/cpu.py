@@ -27,7 +27,7 @@ from pcfg_artifact.parsing.triangle import cell_bounds
 Result = TypeVar("Result")
 
 KEPT_LENGTH = 100  # words: the workspace of a thread is kept up to this length
-# Of every grammar, from call to call: fresh memory costs a quarter of the time of a dozen sentences.
+# Of every grammar, from call to call, so that calls with few sentences do not begin with fresh memory.
 _kept_workspaces: WeakKeyDictionary[PCFG, threading.local] = WeakKeyDictionary()
 
 
