@@ -40,12 +40,12 @@ class SampledTrees(Sequence[Tree]):
     @property
     def tokens(self) -> Ragged:
         """Word ids of every sentence."""
-        n_binary = len(self.grammar.binary)
-        is_leaf = self.rules.values >= n_binary
-        words = self.grammar.lexical[self.rules.values[is_leaf].astype(np.int64) - n_binary, 1]
         # A tree of L words has 2L - 1 rules.
         offsets = (self.rules.offsets + np.arange(len(self) + 1)) // 2
-        return Ragged(words.astype(token_dtype(self.grammar.n_words)), offsets)
+        emitted: np.ndarray = self.grammar.lexical[:, 1].astype(token_dtype(self.grammar.n_words))
+        words = np.empty(int(offsets[-1]) + 1, emitted.dtype)  # one more, for what is written and not kept
+        _words(self.rules.values, len(self.grammar.binary), emitted, words)
+        return Ragged(words[:-1], offsets)
 
 
 def token_dtype(n_words: int) -> type:
@@ -156,6 +156,15 @@ def _mix(z):
 def _uniform(state):
     """53 random bits as a float in [0, 1)."""
     return float(_mix(state) >> uint64(11)) * (1.0 / 9007199254740992.0)
+
+
+@njit(cache=True, nogil=True)
+def _words(rules, n_binary, emitted, words):
+    """The words that the lexical rules among `rules` emit, in order; no branch on which rules these are."""
+    n = uint64(0)
+    for rule in rules:
+        words[n] = emitted[max(np.int64(rule) - n_binary, 0)]
+        n += uint64(rule >= n_binary)
 
 
 @njit(cache=True, nogil=True)

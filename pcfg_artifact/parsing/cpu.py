@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -26,17 +27,19 @@ from pcfg_artifact.parsing.triangle import cell_bounds
 Result = TypeVar("Result")
 
 KEPT_LENGTH = 100  # words: the workspace of a thread is kept up to this length
+# Of every grammar, from call to call, so that calls with few sentences do not begin with fresh memory.
+_kept_workspaces: WeakKeyDictionary[PCFG, threading.local] = WeakKeyDictionary()
 
 
 class CpuEngine:
-    """One grammar, one kind of outside; every thread that calls it keeps its own workspace."""
+    """One grammar, one kind of outside; every thread has a workspace, which engines of the same grammar share."""
 
     def __init__(self, grammar: PCFG, options: EngineOptions = DEFAULT) -> None:
         self.grammar = compiled(grammar)
         self.is_full = options.is_full
         self.n_threads = options.n_threads or len(os.sched_getaffinity(0))
         self._smallest_rule = self.grammar.smallest_prob
-        self._local = threading.local()
+        self._local = _kept_workspaces.setdefault(grammar, threading.local())
         self._one_long = threading.Lock()
 
     def charts(self, leaves: Sequence[np.ndarray], forbidden: Sequence[Forbidden] = ()) -> Iterator[Chart]:

@@ -34,20 +34,37 @@ from pcfg_artifact.parsing.triangle import cell_of
 from pcfg_artifact.parsing.vectors import add_4, add_row, set_row, signs_4
 
 
+@INLINED
+def add_all(weight, n_edges, prob, first, leaf):
+    """weight(e) += prob(first + e) leaf, where a pre-terminal has a rule for every edge"""
+    for edge in range(n_edges):
+        weight[edge] += prob[first + edge] * leaf
+
+
 @njit(nogil=True)
 def find_edges(rules, edges, leaves, tags, n_tags, t, weight, touched, work):
     """The edges of word t; weight (E,) and touched (edge words,) are scratch, 0 before and after."""
     rule_first, rule_prob, of_rule = rules.first, rules.prob, edges.of_rule
+    n_edges, is_dense = uint64(len(edges.parent)), False
     for n in range(n_tags):
         p = tags[n]
         leaf = leaves[p]
-        if leaf != 0.0:
+        if leaf == 0.0:
+            continue
+        if uint64(rule_first[p + 1] - rule_first[p]) == n_edges:  # rules are in the order of edges
+            add_all(weight, n_edges, rule_prob, uint64(rule_first[p]), leaf)
+            is_dense = True
+        else:
             for rule in range(rule_first[p], rule_first[p + 1]):
                 edge = uint64(of_rule[rule])
                 weight[edge] += rule_prob[rule] * leaf
                 touched[edge >> uint64(6)] |= uint64(1) << (edge & uint64(WORD - 1))
     first, children, parents, number = work.first[t], work.child[t], work.parent[t], work.number[t]
     weights, received, edge_child, edge_parent = work.weight[t], work.received[t], edges.child, edges.parent
+    if is_dense:
+        for word in range(n_edges >> uint64(6)):
+            touched[word] = ~uint64(0)
+        touched[n_edges >> uint64(6)] = (uint64(1) << (n_edges & uint64(WORD - 1))) - uint64(1)
     n_found = members(touched, number)
     touched[:] = 0
     first[:] = 0
@@ -70,7 +87,7 @@ def find_edges(rules, edges, leaves, tags, n_tags, t, weight, touched, work):
 def find_all_edges(grammar, leaves, tags, n_tags, right_edges, left_edges):
     """The edges of every word, as a right child and as a left child."""
     n_edges = max(len(grammar.right_edges.parent), len(grammar.left_edges.parent))
-    weight, touched = np.zeros(n_edges), np.zeros((n_edges + WORD - 1) // WORD, np.uint64)
+    weight, touched = np.zeros(n_edges), np.zeros(n_edges // WORD + 1, np.uint64)
     for t in range(len(leaves)):
         find_edges(grammar.right_leaf, grammar.right_edges, leaves[t], tags[t], n_tags[t], t, weight, touched,
                    right_edges)

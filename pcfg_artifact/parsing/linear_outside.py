@@ -120,12 +120,24 @@ def give_two_leaves(parent, rules, pairs, left, tags, n_tags, right, to_left, to
                 to_right[other] += given * left[p]
 
 
+@INLINED
+def from_all(received, n_edges, prob, first):
+    """Sum over e of prob(first + e) received(e), where a pre-terminal has a rule for every edge."""
+    total = 0.0
+    for edge in range(n_edges):
+        total += prob[first + edge] * received[edge]
+    return total
+
+
 @njit(nogil=True)
 def give_to_tags(rules, edges, tags, n_tags, received, leaf_beta):
     """beta(p) += sum over the rules of p of P(A -> .. p ..) times what their edge has received."""
-    rule_first, rule_prob, of_rule = rules.first, rules.prob, edges.of_rule
+    rule_first, rule_prob, of_rule, n_edges = rules.first, rules.prob, edges.of_rule, uint64(len(edges.parent))
     for n in range(n_tags):
         p = tags[n]
+        if uint64(rule_first[p + 1] - rule_first[p]) == n_edges:
+            leaf_beta[p] += from_all(received, n_edges, rule_prob, uint64(rule_first[p]))
+            continue
         total = 0.0
         for rule in range(rule_first[p], rule_first[p + 1]):
             total += rule_prob[rule] * received[of_rule[rule]]

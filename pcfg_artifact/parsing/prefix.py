@@ -19,8 +19,8 @@ import numpy as np
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.machine import available_memory
+from pcfg_artifact.parsing import either_space, prefix_posteriors
 from pcfg_artifact.parsing import prefix_kernels as kernels
-from pcfg_artifact.parsing import prefix_posteriors
 from pcfg_artifact.parsing.leaves import Sentence, word_ids
 from pcfg_artifact.parsing.prefix_grammar import PrefixGrammar, prefix_grammar
 from pcfg_artifact.parsing.reference import log_of
@@ -98,7 +98,7 @@ class Prefix:
         self.n_open: float
         self.impossible_at: int | None = None
         # In log space from the start where a rule is so rare that products with it are not safe.
-        self._begin(longest, True if self.grammar.smallest_prob < kernels.SMALLEST_RULE else None)
+        self._begin(longest, True if self.grammar.smallest_prob < either_space.SMALLEST_RULE else None)
 
     @property
     def length(self) -> int:

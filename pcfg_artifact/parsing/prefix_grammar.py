@@ -92,7 +92,7 @@ class PrefixGrammar:
     @cached_property
     def log_tables(self) -> Tables:
         """The same with logarithms in place of probabilities."""
-        from pcfg_artifact.parsing.prefix_kernels import solve_columns
+        from pcfg_artifact.parsing.left_corners import solve_columns
 
         n_interminals = self.pcfg.n_interminals
         closure = solve_columns(self.tables.closure, np.eye(n_interminals))

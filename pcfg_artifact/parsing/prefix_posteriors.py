@@ -10,25 +10,19 @@ import math
 import numpy as np
 from numba import njit
 
+from pcfg_artifact.parsing.either_space import one, over, plus, times, zero
+from pcfg_artifact.parsing.left_corners import add_left_children, begun_by, begun_with
 from pcfg_artifact.parsing.prefix_grammar import Tables
 from pcfg_artifact.parsing.prefix_kernels import (
     WORD,
     State,
-    add_left_children,
-    begun_by,
-    begun_with,
     bits_between,
     cell_of,
     clear_column,
     enter_right,
     find_live_pairs,
     lowest,
-    one,
-    over,
-    plus,
-    times,
     without_lowest,
-    zero,
 )
 
 

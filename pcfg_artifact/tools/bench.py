@@ -2,10 +2,11 @@
 
 `parsing` (the default): Inside-Outside engines against the reference and, where it is installed, torch-struct; growth
 with length and grammar size; the sampler.  `prefix`: next words from left to right against Inside-Outside and, where it
-is installed, genlm-grammar.  `pretrain`: our training loop against transformers' Trainer, and what the parts of a step
-take.  `probing`: the linear probe against scikit-learn, both run to convergence, on a run's models: scores and seconds.
-`reading`: a corpus in random order, from memory-mapped arrays against Arrow tables.  `start`: what the parts of
-a structured start of training bring.
+is installed, genlm-grammar.  `versions`: Inside-Outside against that of another checkout.  `threads`: what a second
+core brings to parsing and to sampling.  `pretrain`: our training loop against transformers' Trainer, and what the parts
+of a step take.  `probing`: the linear probe against scikit-learn, both run to convergence, on a run's models: scores
+and seconds.  `reading`: a corpus in random order, from memory-mapped arrays against Arrow tables.  `start`: what the
+parts of a structured start of training bring.
 """
 
 from __future__ import annotations
@@ -32,6 +33,16 @@ def _prefix(args: argparse.Namespace) -> list[dict[str, Any]]:
     return bench_prefix.run(load_treebank(args), args.against)
 
 
+def _versions(args: argparse.Namespace) -> list[dict[str, Any]]:
+    from pcfg_artifact.tools import bench_versions
+    return bench_versions.run(load_treebank(args), args.against)
+
+
+def _threads(args: argparse.Namespace) -> list[dict[str, Any]]:
+    from pcfg_artifact.tools import bench_threads
+    return bench_threads.run(load_treebank(args))
+
+
 def _pretrain(args: argparse.Namespace) -> list[dict[str, Any]]:
     from pcfg_artifact.tools import bench_pretrain
     return [bench_pretrain.run(), *bench_pretrain.run_parts()]
@@ -56,17 +67,17 @@ def _start(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 # Each gives rows: column -> value, a number or a text.
 BENCHMARKS: dict[str, Callable[[argparse.Namespace], list[dict[str, Any]]]] = {
-    "parsing": _parsing, "prefix": _prefix, "pretrain": _pretrain, "probing": _probing,
-    "reading": _reading, "start": _start}
+    "parsing": _parsing, "prefix": _prefix, "pretrain": _pretrain, "probing": _probing, "reading": _reading,
+    "start": _start, "threads": _threads, "versions": _versions}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", choices=tuple(BENCHMARKS), default="parsing", metavar="NAME",
                         help=f"one of {', '.join(BENCHMARKS)} (parsing)")
-    add_treebank_arguments(parser, "parsing, prefix: learn the grammar from its training split, parse its test split "
-                                   "(embedded)", default="embedded")
+    add_treebank_arguments(parser, "parsing, prefix, threads, versions: learn the grammar from its training split, "
+                                   "parse its test split (embedded)", default="embedded")
     parser.add_argument("--against", type=Path, metavar="DIR",
-                        help="prefix: also time Inside-Outside of another checkout of this repository")
+                        help="prefix, versions: also time Inside-Outside of another checkout of this repository")
     parser.add_argument("--run", type=Path, metavar="RUN", help="probing: a finished run, whose models are probed")
     parser.add_argument("--json", action="store_true", help="print JSON")
 

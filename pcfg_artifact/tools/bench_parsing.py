@@ -31,6 +31,7 @@ from pcfg_artifact.treebank.splits import split
 
 N_SENTENCES, SHORTEST, LONGEST = 200, 5, 40
 GROWTH_LENGTHS, GROWTH_SENTENCES = (10, 20, 40, 80), 12
+LONG_LENGTHS = (150, 500)
 REFERENCE_LENGTH, REFERENCE_SENTENCES = 12, 2
 GRAMMAR_SHARES = (8, 4, 2, 1)  # a grammar from every n-th training tree
 DENSE_SHAPES = ((20, 8), (30, 2), (40, 1))  # length, batch
@@ -45,7 +46,7 @@ def run(treebank: Treebank) -> list[dict[str, Any]]:
         trees = split(treebank)
         grammar = learn_pcfg(trees.train)
         sentences = [tree.words() for tree in trees.test if SHORTEST <= len(tree.words()) <= LONGEST][:N_SENTENCES]
-        return [*engines(grammar, sentences), *growth_with_length(grammar),
+        return [*engines(grammar, sentences), *growth_with_length(grammar), *long_texts(grammar, sentences),
                 *growth_with_grammar(trees.train, sentences), *dense_grammar(), *against_nltk(), *sampler(grammar)]
 
 
@@ -59,6 +60,19 @@ def timed(work: Callable[[], Any], rounds: int = ROUNDS) -> tuple[float, float]:
         work()
         seconds.append(time.thread_time() - start)
     return min(seconds), peak_memory_mb()
+
+
+def alternately(passes: Sequence[Callable[[], Any]], rounds: int, clock: Callable[[], float] = time.thread_time
+                ) -> np.ndarray:
+    """Seconds of each, the best of some rounds, taken in turn; one round before, which loads and compiles, is not
+    counted."""
+    seconds = np.full((rounds + 1, len(passes)), np.inf)
+    for r in range(rounds + 1):
+        for n, work in enumerate(passes):
+            start = clock()
+            work()
+            seconds[r, n] = clock() - start
+    return seconds[1:].min(axis=0)
 
 
 def row(what: str, size: str, n: int, work: Callable[[], Any], rounds: int = ROUNDS) -> dict[str, Any]:
@@ -92,8 +106,7 @@ def engines(grammar: PCFG, sentences: Sequence[list[str]]) -> Iterator[dict[str,
     cpu, torch_engine = CpuEngine(grammar), TorchEngine(grammar)
     yield row("cpu: inside", on, len(leaves), lambda: [cpu.log_prob(rows) for rows in leaves])
     best = row("cpu: inside, outside, marginals", on, len(leaves), lambda: consume(map(cpu.chart, leaves)))
-    work = sum(map(cpu.multiply_adds, leaves))
-    yield {**best, "ns/multiply-add": 1e6 * best["ms/sentence"] * len(leaves) / work} if work else best
+    yield with_work(best, sum(map(cpu.multiply_adds, leaves)) / len(leaves))
     full = CpuEngine(grammar, EngineOptions(outside="full"))
     yield ratio(row("cpu: the same, full outside", on, len(leaves), lambda: consume(map(full.chart, leaves)), 1), best)
     yield ratio(row("torch: inside, outside, marginals", on, len(leaves),
@@ -113,10 +126,11 @@ def ratio(slower: dict[str, Any], best: dict[str, Any]) -> dict[str, Any]:
 
 
 def growth_with_length(grammar: PCFG) -> Iterator[dict[str, Any]]:
-    """Sampled sentences of one length each; the exponent is that between this length and the one before."""
+    """Sampled sentences of one length each; exponents, of time and of useful work, are those between this length and
+    the one before."""
     engine = CpuEngine(grammar)
     drawn = Sampler(grammar, 0).draw(0, 20_000).tokens
-    before: tuple[int, float] | None = None
+    before: tuple[int, float, float] | None = None
     for length in GROWTH_LENGTHS:
         chosen = np.flatnonzero(drawn.lengths == length)[:GROWTH_SENTENCES]
         leaves = [sentence_leaves(grammar, drawn.row(s).astype(np.int64)) for s in chosen]
@@ -124,10 +138,28 @@ def growth_with_length(grammar: PCFG) -> Iterator[dict[str, Any]]:
             continue
         found = row("cpu: growth with length", f"{len(leaves)} sampled sentences of {length} words", len(leaves),
                     partial(consume_each, engine.chart, leaves))
+        work = sum(map(engine.multiply_adds, leaves)) / len(leaves)
+        found = with_work(found, work)
         if before is not None:
             found["exponent"] = np.log(found["ms/sentence"] / before[1]) / np.log(length / before[0])
-        before = length, found["ms/sentence"]
+            found["of work"] = np.log(max(work, 1) / max(before[2], 1)) / np.log(length / before[0])
+        before = length, found["ms/sentence"], work
         yield found
+
+
+def with_work(found: dict[str, Any], work: float) -> dict[str, Any]:
+    """The row with the useful multiply-adds of a sentence, where they are known."""
+    return {**found, "multiply-adds": work, "ns/multiply-add": 1e6 * found["ms/sentence"] / work} if work else found
+
+
+def long_texts(grammar: PCFG, sentences: Sequence[list[str]]) -> Iterator[dict[str, Any]]:
+    """Sentences joined to one text, cut to a length: what a very long sentence takes."""
+    engine, text = CpuEngine(grammar), [word for sentence in sentences for word in sentence]
+    for length in LONG_LENGTHS:
+        leaves = sentence_leaves(grammar, text[:length])
+        if len(leaves) == length:
+            yield row("cpu: inside, outside, marginals", f"one text of {length} words", 1,
+                      partial(consume_each, engine.chart, [leaves]), 1)
 
 
 def growth_with_grammar(train: Sequence[Any], sentences: Sequence[list[str]]) -> Iterator[dict[str, Any]]:

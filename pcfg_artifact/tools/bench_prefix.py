@@ -7,11 +7,6 @@ one thread that works, the best of some rounds.
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from functools import partial
 from importlib.util import find_spec
@@ -20,13 +15,22 @@ from typing import Any
 
 import numpy as np
 
-from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar import PCFG, learn_pcfg
 from pcfg_artifact.grammar.sampling import Sampler
 from pcfg_artifact.machine import single_thread
 from pcfg_artifact.parsing import Prefix, incremental_posteriors, inside_outside, next_words
 from pcfg_artifact.parsing.leaves import Sentence
-from pcfg_artifact.tools.bench_parsing import LONGEST, N_SENTENCES, ROUNDS, SHORTEST, consume, ratio, row
+from pcfg_artifact.tools.bench_parsing import (
+    LONGEST,
+    N_SENTENCES,
+    ROUNDS,
+    SHORTEST,
+    alternately,
+    consume,
+    ratio,
+    row,
+)
+from pcfg_artifact.tools.bench_versions import check_checkout, other_checkout
 from pcfg_artifact.treebank.reading import Treebank
 from pcfg_artifact.treebank.splits import split
 from pcfg_artifact.treebank.tree import Tree
@@ -36,31 +40,16 @@ N_POSTERIORS = 10
 GENLM = "genlm.grammar"
 # genlm-grammar ends its sums over left corners after 100,000 steps: on larger grammars it answers, but not exactly.
 GENLM_TREES, GENLM_SENTENCES, GENLM_LONGEST = (8, 400), 5, 20
-# What another checkout runs: the part of its Python API that is fixed.
-THEIR_PASS = """
-import json, sys, time
-from pcfg_artifact.grammar import PCFG
-from pcfg_artifact.parsing import inside_outside
-grammar, sentences = PCFG.load(sys.argv[1]), json.load(open(sys.argv[2]))
-seconds = []
-for _ in range(int(sys.argv[3]) + 1):
-    start = time.process_time()
-    for chart in inside_outside(grammar, sentences, n_threads=1):
-        chart.entry_marginals
-    seconds.append(time.process_time() - start)
-print(min(seconds[1:]))
-"""
 
 
 def run(treebank: Treebank, against: Path | None = None) -> list[dict[str, Any]]:
-    if against is not None and not (against / "pcfg_artifact").is_dir():
-        raise UsageError(f"--against {against} holds no folder pcfg_artifact; give a checkout of this repository")
+    if against is not None:
+        check_checkout(against)
     with single_thread():
         trees = split(treebank)
         grammar = learn_pcfg(trees.train)
         sentences = [tree.words() for tree in trees.test if SHORTEST <= len(tree.words()) <= LONGEST][:N_SENTENCES]
-        return [*treebank_sentences(grammar, sentences, against), *lengths(grammar),
-                *(found for n_trees in GENLM_TREES for found in genlm_grammar(trees.train[:n_trees]))]
+        return [*treebank_sentences(grammar, sentences, against), *lengths(grammar), *against_genlm(trees.train)]
 
 
 def treebank_sentences(grammar: PCFG, sentences: Sequence[list[str]], against: Path | None) -> Iterator[dict[str, Any]]:
@@ -76,10 +65,13 @@ def treebank_sentences(grammar: PCFG, sentences: Sequence[list[str]], against: P
     ours = row("prefix: next words at all positions", on, len(sentences), partial(read_all, grammar, sentences))
     yield ratio(ours, best)
     if against is not None:
-        theirs = their_pass(grammar, sentences, against)
-        yield theirs
-        yield {"what": "prefix, against that checkout", "on": on, "times as long": ours["ms/sentence"]
-               / theirs["ms/sentence"]}
+        with other_checkout(against, grammar) as before:
+            their_seconds, our_seconds = alternately([lambda: consume(before(sentences)),
+                                                      partial(read_all, grammar, sentences)], ROUNDS)
+        yield {"what": f"that of {against}: inside, outside, marginals", "on": "the same sentences",
+               "sentences/s": len(sentences) / their_seconds, "ms/sentence": 1000 * their_seconds / len(sentences)}
+        yield {"what": "prefix, against that checkout", "on": "the same sentences, in turn",
+               "ms/sentence": 1000 * our_seconds / len(sentences), "times as long": our_seconds / their_seconds}
     few = sentences[:N_POSTERIORS]
     mean = np.mean([len(sentence) for sentence in few])
     yield row("prefix: posteriors of all spans at all positions", f"{len(few)} sentences, mean length {mean:.1f}",
@@ -89,21 +81,6 @@ def treebank_sentences(grammar: PCFG, sentences: Sequence[list[str]], against: P
 def read_all(grammar: PCFG, sentences: Sequence[Sentence]) -> None:
     for sentence in sentences:
         next_words(grammar, sentence)
-
-
-def their_pass(grammar: PCFG, sentences: Sequence[list[str]], checkout: Path) -> dict[str, Any]:
-    """Inside-Outside by the package in another checkout, in its own process with this one's Python."""
-    with tempfile.TemporaryDirectory() as folder:
-        grammar.save(Path(folder) / "grammar")
-        (Path(folder) / "sentences.json").write_text(json.dumps(list(sentences)), encoding="utf-8")
-        command = [sys.executable, "-c", THEIR_PASS, f"{folder}/grammar", f"{folder}/sentences.json", str(ROUNDS)]
-        done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(checkout.resolve())}, cwd=folder, text=True,
-                              capture_output=True, check=False)
-    if done.returncode:
-        raise UsageError(f"Inside-Outside of {checkout} failed: {done.stderr.strip().splitlines()[-1]}")
-    seconds = float(done.stdout)
-    return {"what": f"that of {checkout}: inside, outside, marginals", "on": "the same sentences",
-            "sentences/s": len(sentences) / seconds, "ms/sentence": 1000 * seconds / len(sentences)}
 
 
 def lengths(grammar: PCFG) -> Iterator[dict[str, Any]]:
@@ -127,15 +104,50 @@ def lengths(grammar: PCFG) -> Iterator[dict[str, Any]]:
         yield found
 
 
-def genlm_grammar(trees: Sequence[Tree]) -> Iterator[dict[str, Any]]:
-    """genlm-grammar on the grammar of some trees, both on the same short sentences."""
+def against_genlm(trees: Sequence[Tree]) -> Iterator[dict[str, Any]]:
+    """genlm-grammar on the grammar of a few trees, on that of more, and on the part of this without left recursion."""
     if find_spec("genlm") is None or find_spec(GENLM) is None:
         yield {"what": "genlm-grammar: not installed (pip install genlm-grammar)"}
         return
-    grammar = learn_pcfg(trees)
-    sentences = [tree.words() for tree in trees if SHORTEST <= len(tree.words()) <= GENLM_LONGEST][:GENLM_SENTENCES]
+    for n_trees in GENLM_TREES:
+        grammar = learn_pcfg(trees[:n_trees])
+        chosen = [tree.words() for tree in trees[:n_trees] if SHORTEST <= len(tree.words()) <= GENLM_LONGEST]
+        yield from genlm_grammar(grammar, chosen[:GENLM_SENTENCES], "")
+    grammar = without_left_recursion(grammar)
+    drawn = Sampler(grammar, 0, GENLM_LONGEST).draw(0, 1_000)
+    chosen = [tree.words() for tree in drawn if len(tree.words()) >= SHORTEST]
+    yield from genlm_grammar(grammar, chosen[:GENLM_SENTENCES], ", no left recursion")
+
+
+def without_left_recursion(grammar: PCFG) -> PCFG:
+    """The rules whose left child is a pre-terminal or numbered higher than the parent, made proper again.
+
+    Chains of left children are then short, and genlm-grammar's sums over them end before they are cut off.
+    """
+    parent, left = grammar.binary[:, 0], grammar.binary[:, 1]
+    kept = (left >= grammar.n_interminals) | (left > parent)
+    is_used = np.ones(grammar.n_nonterminals, np.bool_)
+    while True:  # a symbol without rules takes those that need it with it
+        has_rules = np.bincount(parent[kept], minlength=grammar.n_nonterminals) > 0
+        has_rules[grammar.n_interminals:] = True
+        if np.array_equal(has_rules, is_used):
+            break
+        is_used = has_rules
+        kept &= is_used[grammar.binary].all(axis=1)
+    names, weight = grammar.nonterminals, grammar.binary_prob * kept
+    mass, root = np.bincount(parent, weight, grammar.n_nonterminals), grammar.root * is_used
+    return PCFG.from_rules(
+        root={names[a]: float(root[a] / root.sum()) for a in np.flatnonzero(root)},
+        binary=[(names[a], names[b], names[c], float(p / mass[a]))
+                for (a, b, c), p in zip(grammar.binary[kept], weight[kept], strict=True)],
+        lexical=[(names[a], grammar.words[w], float(p))
+                 for (a, w), p in zip(grammar.lexical, grammar.lexical_prob, strict=True)])
+
+
+def genlm_grammar(grammar: PCFG, sentences: Sequence[list[str]], kind: str) -> Iterator[dict[str, Any]]:
+    """Next words at all positions of the same sentences, ours and theirs."""
     on = (f"{len(sentences)} sentences of {', '.join(str(len(s)) for s in sentences)} words; "
-          f"{len(grammar.binary):,} rules, {grammar.n_words:,} words")
+          f"{len(grammar.binary):,} rules, {grammar.n_words:,} words{kind}")
     best = row("prefix: next words at all positions", on, len(sentences),
                partial(read_all, grammar, sentences))
     yield best

@@ -11,6 +11,7 @@ from pcfg_artifact.artifacts import RaggedWriter
 from pcfg_artifact.grammar.sampling import SampledTrees, Sampler, token_dtype
 from pcfg_artifact.ordered import ordered_map
 from pcfg_artifact.progress import progress
+from pcfg_artifact.ragged import Ragged
 
 BLOCK = 20_000  # sentences drawn at once: about 2 MB of rules
 
@@ -36,8 +37,7 @@ def write_shard(folder: Path, sampler: Sampler, first: int, n: int, *, with_rule
         rules = stack.enter_context(RaggedWriter(folder / "rules", sampler.rule_dtype)) if with_rules else None
         starts = range(first, first + n, BLOCK)
         blocks = _in_order(sampler, starts, first + n, n_workers)
-        for block in progress(blocks, total=len(starts), desc=f"sampling {folder.name}"):
-            words = block.tokens
+        for block, words in progress(blocks, total=len(starts), desc=f"sampling {folder.name}"):
             tokens.append(words)
             if rules is not None:
                 rules.append(block.rules)
@@ -48,6 +48,10 @@ def write_shard(folder: Path, sampler: Sampler, first: int, n: int, *, with_rule
     return drawn
 
 
-def _in_order(sampler: Sampler, starts: range, end: int, n_workers: int) -> Iterator[SampledTrees]:
-    """Blocks in order, at most two per thread in flight, so memory does not grow with n."""
-    return ordered_map(lambda start: sampler.draw(start, min(BLOCK, end - start)), starts, n_workers, n_ahead=2)
+def _in_order(sampler: Sampler, starts: range, end: int, n_workers: int) -> Iterator[tuple[SampledTrees, Ragged]]:
+    """Blocks and their words in order, at most two per thread in flight, so memory does not grow with n."""
+    def block(start: int) -> tuple[SampledTrees, Ragged]:
+        trees = sampler.draw(start, min(BLOCK, end - start))
+        return trees, trees.tokens
+
+    return ordered_map(block, starts, n_workers, n_ahead=2)

@@ -65,11 +65,11 @@ def test_expectations_are_those_over_all_trees_that_begin_so(finite_trees):
 
 
 def test_log_space_says_the_same(monkeypatch):
-    from pcfg_artifact.parsing import prefix_kernels
+    from pcfg_artifact.parsing import either_space
 
     sentence = list(sample_trees(RECURSIVE, 3, seed=2, max_length=15).tokens.row(2))
     linear = facts_so_far(RECURSIVE, sentence)
-    monkeypatch.setattr(prefix_kernels, "SMALLEST_RULE", 2.0)  # every grammar is then read with logarithms
+    monkeypatch.setattr(either_space, "SMALLEST_RULE", 2.0)  # every grammar is then read with logarithms
     logarithms = facts_so_far(RECURSIVE, sentence)
     for name in ("spans", "n_open", "relative_depth"):
         np.testing.assert_allclose(getattr(logarithms, name), getattr(linear, name), atol=TIGHT)

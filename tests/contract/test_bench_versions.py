@@ -1,0 +1,90 @@
+"""bench versions, threads and prefix: two checkouts in one process, threads, a grammar that a peer can hold."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from pcfg_artifact.cli import main
+from pcfg_artifact.errors import UsageError
+from pcfg_artifact.grammar import PCFG
+from pcfg_artifact.parsing import inside_outside
+from pcfg_artifact.parsing.prefix_grammar import left_corner_matrix
+from pcfg_artifact.tools import bench_prefix, bench_threads, bench_versions
+
+SENTENCES = [["she", "eats", "fish"] * 3, ["eats"] * 7, ["she", "fish", "eats", "she", "fish"] * 4]
+ROUNDING = 1e-12  # of logs of products of some forty numbers
+
+
+@pytest.fixture
+def small_rounds(monkeypatch):
+    monkeypatch.setattr(bench_versions, "ROUNDS", 1)
+    monkeypatch.setattr(bench_threads, "ROUNDS", 1)
+
+
+def test_charts_of_two_engines_are_compared_entry_by_entry(tiny_grammar, small_rounds):
+    def before(sentences):
+        return iter(inside_outside(tiny_grammar, sentences, backend="reference"))
+
+    rows = list(bench_versions.speeds(tiny_grammar, SENTENCES, before))
+    assert [row["on"].split(";")[0] for row in rows] == [
+        "2 sentences of 5 to 15 words", "1 sentences of 16 to 25 words", "all of them"]
+    assert all(row["times as fast"] == pytest.approx(row["before ms"] / row["now ms"]) for row in rows)
+    found, = bench_versions.agreement(tiny_grammar, SENTENCES, before)
+    assert found["on"] == "agreement on 3 sentences"
+    assert found["largest difference"] < ROUNDING
+
+
+def test_a_changed_rule_and_a_missing_one_are_seen():
+    def grammar(weight: float) -> PCFG:
+        return PCFG.from_rules(root={"S": 1.0}, binary=[("S", "S", "A", weight), ("S", "A", "A", 0.5)], is_proper=False,
+                               lexical=[("A", "x", 1.0)])
+
+    charts = [inside_outside(grammar(weight), [["x"] * 6])[0] for weight in (0.5, 0.25, 0.0)]
+    # four uses of the rule that is half as likely: log Z, inside of the whole, outside of the first two words
+    assert bench_versions.difference(charts[0], charts[1]) == pytest.approx(4 * np.log(2))
+    assert bench_versions.difference(charts[0], charts[0]) == 0.0
+    assert bench_versions.difference(charts[0], charts[2]) == np.inf
+
+
+def test_another_checkout_is_imported_beside_this_one(tiny_grammar, tmp_path):
+    package = tmp_path / "checkout" / "pcfg_artifact"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "grammar.py").write_text(
+        "class PCFG:\n    load = staticmethod(lambda folder: (folder.name, 'pcfg_artifact grammar'))\n")
+    (package / "parsing.py").write_text(
+        "from pcfg_artifact.grammar import PCFG\n"
+        "def each_chart(grammar, sentences, n_threads):\n"
+        "    return [(PCFG.__module__, grammar, s) for s in sentences]\n")
+    with bench_versions.other_checkout(tmp_path / "checkout", tiny_grammar) as before:
+        assert list(before([["she"]])) == [
+            ("pcfg_before.grammar", ("grammar", "pcfg_artifact grammar"), ["she"])]
+    assert not [name for name in sys.modules if name.startswith("pcfg_before")]
+    with pytest.raises(UsageError, match="holds no folder pcfg_artifact"), \
+            bench_versions.other_checkout(tmp_path, tiny_grammar):
+        pass
+
+
+def test_bench_versions_asks_for_the_other_checkout(capsys):
+    assert main(["bench", "versions"]) == 2
+    assert "name it with --against" in capsys.readouterr().err
+
+
+def test_bench_threads_compares_one_thread_with_all_cores(tiny_grammar, small_rounds):
+    rows = [*bench_threads.parsing(tiny_grammar, SENTENCES), *bench_threads.sampling(tiny_grammar, 50)]
+    assert [row["threads"] == 1 for row in rows] == [True, False, True, False]
+    assert all(row["times as fast"] == 1.0 for row in rows[::2])
+
+
+def test_a_grammar_without_left_recursion_is_proper_and_keeps_the_other_rules():
+    grammar = PCFG.from_rules(
+        root={"S": 0.5, "T": 0.5},
+        binary=[("S", "S", "a", 0.5), ("S", "T", "a", 0.25), ("S", "a", "T", 0.25), ("T", "a", "a", 1.0),
+                ("U", "U", "a", 0.5), ("U", "S", "a", 0.5)],
+        lexical=[("a", "x", 1.0)])
+    kept = bench_prefix.without_left_recursion(grammar)
+    assert kept.is_proper
+    assert kept.nonterminals == ("S", "T", "a")  # U has no other rule
+    assert sorted(kept.binary_prob.tolist()) == [0.5, 0.5, 1.0]
+    assert not np.tril(left_corner_matrix(kept)[:, :2].toarray()).any()
