@@ -93,7 +93,14 @@ def add_grammar_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def load_grammar(path: Path) -> PCFG:
-    """A grammar folder, or a text file of rules."""
+    """A grammar folder, or a text file of rules; says on the screen what of it is left out."""
+    grammar = _read_grammar(path)
+    if grammar.written is not None and (rules := grammar.written.zero_rules()):
+        print(f"left out: {len(rules):,} rules of probability 0 of {path} (first: `{rules[0]}`)", file=sys.stderr)
+    return grammar
+
+
+def _read_grammar(path: Path) -> PCFG:
     try:
         if path.is_file():
             return from_text(path.read_text(encoding="utf-8-sig"), str(path))

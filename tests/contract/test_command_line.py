@@ -33,6 +33,9 @@ def refused(capsys, *arguments, code=2):
     (["--frobnicate"], "unrecognized arguments"),
     (["--set", "sample.x=1"], "unknown key 'sample.x'"),
     (["--treebank", "/nowhere/at/all"], "no treebank at"),
+    (["--treebank", "", "--dry-run"], "the treebank has no name"),
+    (["--treebank", " "], "the treebank has no name"),
+    (["--executor", "", "--dry-run"], "--executor is ''; expected dask://HOST:PORT"),
     (["learn"], "the following arguments are required"),
     (["sample", "--grammar", "/nowhere", "-n", "3"], "no grammar at"),
 ])
