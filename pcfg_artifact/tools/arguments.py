@@ -36,6 +36,9 @@ def load_treebank(args: argparse.Namespace) -> Treebank:
         print(f"{len(treebank.bad_trees):,} places left out, {treebank.n_raw:,} trees read", file=sys.stderr)
     if n := treebank.cleaning.get("non_words"):
         print(f"removed: {n:,} leaves and nodes that hold no words ({', '.join(sorted(NON_WORDS))})", file=sys.stderr)
+    for count, what in (("traces", "traces and empty words"), ("empty_trees", "trees without a word")):
+        if n := treebank.cleaning.get(count):
+            print(f"removed: {n:,} {what}", file=sys.stderr)
     if n := treebank.cleaning.get("lemmas"):
         why = "detected; --leaf-format plain keeps them" if args.leaf_format == AUTO else "as --leaf-format says"
         print(f"leaves are word-lemma: {n:,} lemmas cut off ({why})", file=sys.stderr)
