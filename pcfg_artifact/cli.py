@@ -169,12 +169,14 @@ def _run_pipeline(arguments: Sequence[str]) -> int:
     out = Path(args.out or Path(os.environ.get(OUT_VARIABLE, "runs")) / profile.name)
     if out.exists() and not out.is_dir():
         raise UsageError(f"--out {out} is a file; give a folder")
+    if args.executor is not None:
+        from pcfg_artifact.workers.cluster import check_address, connect  # Dask itself is imported by connect
+
+        check_address(args.executor)
     if args.dry_run:
         print(planning.describe(profile, out, stages_to_run, force=args.force))
         return 0
     if args.executor is not None:
-        from pcfg_artifact.workers.cluster import connect  # here, because it brings Dask
-
         with connect(args.executor):  # before the first hour: whether it answers, and runs this code
             pass
     return pipeline.run(profile, out, stages_to_run, force=args.force, executor=args.executor)

@@ -299,6 +299,9 @@ def load_profile(name: str, settings: Sequence[str] = (), treebank: str | None =
     if treebank is not None:
         values["treebank"] = treebank
     profile = _validated({**values, "name": name})
+    if not profile.treebank.strip():
+        raise ConfigError("the treebank has no name (--treebank is empty); give `embedded`, `nltk`, or a folder, zip "
+                          "or file of trees")
     for stage in ("probe", "attention", "incremental", "intervene"):
         if profile.stage(stage).max_length > profile.pretrain.max_length:
             raise ConfigError(f"'{stage}.max_length' is {profile.stage(stage).max_length}, expected at most "

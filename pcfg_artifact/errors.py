@@ -20,7 +20,11 @@ class TreebankError(ArtifactError):
 
 
 class GrammarError(ArtifactError):
-    """A grammar breaks an invariant, or its file cannot be read."""
+    """A grammar breaks an invariant, or its file cannot be read; `symbol` is the one whose rules are wrong, if any."""
+
+    def __init__(self, message: str, symbol: str | None = None) -> None:
+        super().__init__(message)
+        self.symbol = symbol
 
 
 class CorruptArtifact(ArtifactError):

@@ -65,11 +65,11 @@ class NormalForm:
             mass[production.head] += production.prob
         for name, where in self.written.symbols():
             if name not in mass:
-                raise GrammarError(f"{name!r} in {where} heads no rule; every non-terminal needs at least one")
+                raise GrammarError(f"{name!r} in {where} heads no rule; every non-terminal needs at least one", name)
         for head, total in mass.items():
             if total > 1 + MASS_TOLERANCE or (self.written.is_proper and total < 1 - MASS_TOLERANCE):
                 raise GrammarError(f"the rules of {head!r} sum to {total:.9f}, expected 1 within {MASS_TOLERANCE:g}; "
-                                   f"normalise the probabilities")
+                                   f"normalise the probabilities", head)
 
     def _factor(self, head: str, items: tuple[str | Word, ...], prob: float) -> None:
         if len(items) == 1:
@@ -113,7 +113,7 @@ class NormalForm:
         endless = [head for head in self._unary if head not in ends]
         if endless:
             raise GrammarError(f"the unary rules of {endless[0]!r} lead to no word and no rule with two items, so that "
-                               f"no tree of it ends; give {endless[0]!r} another rule, or take it out")
+                               f"no tree of it ends; give {endless[0]!r} another rule, or take it out", endless[0])
 
     def _summed(self) -> Weights:
         """P(head => right) over all unary chains between."""
@@ -134,7 +134,7 @@ class NormalForm:
             scale = sum(total.values()) if self.written.is_proper else 1.0
             if not abs(scale - 1.0) <= 1e-6:
                 raise GrammarError(f"the unary rules of {head!r} all but never end: the sum over their chains loses "
-                                   f"its digits ({scale:.9f} in place of 1); lower the probability of its cycle")
+                                   f"its digits ({scale:.9f} in place of 1); lower the probability of its cycle", head)
             sums[head] = {right: p / scale for right, p in total.items()}
         return sums
 

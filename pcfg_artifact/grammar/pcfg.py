@@ -14,7 +14,7 @@ import numpy as np
 from pcfg_artifact import storage
 from pcfg_artifact.errors import GrammarError
 from pcfg_artifact.grammar.unknown import UNKNOWN, signature
-from pcfg_artifact.grammar.written import WrittenGrammar
+from pcfg_artifact.grammar.written import ROOT, WrittenGrammar
 
 MASS_TOLERANCE = 1e-9  # sums of up to ~10^5 probabilities in float64 stay far below this
 FORMAT = "pcfg_artifact grammar"
@@ -127,18 +127,18 @@ class PCFG:
             left, right = next((b, c) for a, b, c, _ in binary if a == head)
             raise GrammarError(
                 f"{head!r} heads both binary and lexical rules, {_rule(head, left, right)} and {_rule(head)} {word!r}; "
-                f"in-terminals and pre-terminals must be disjoint: give the words a symbol of their own")
+                f"in-terminals and pre-terminals must be disjoint: give the words a symbol of their own", head)
         index = {name: a for a, name in enumerate(interminals + preterminals)}
         word_index = {w: i for i, w in enumerate(words)}
         for a, b, c, _ in binary:
             for name in (b, c):
                 if name not in index:
                     raise GrammarError(f"{name!r} in the rule {_rule(a, b, c)} heads no rule; every non-terminal needs "
-                                       f"at least one")
+                                       f"at least one", name)
         for name in root:
             if name not in index:
                 raise GrammarError(f"{name!r} in the root distribution heads no rule; every non-terminal needs at "
-                                   f"least one")
+                                   f"least one", name)
         root_vector = np.zeros(len(index))
         for name, p in root.items():
             root_vector[index[name]] = p
@@ -220,9 +220,10 @@ class PCFG:
         off = mass - 1.0 if not self.is_proper else np.abs(mass - 1.0)
         worst = int(off.argmax())
         if not off[worst] <= MASS_TOLERANCE:
-            what = "the root distribution" if worst == len(names) else f"the rules of {names[worst]!r}"
-            raise GrammarError(
-                f"{what} sum to {mass[worst]:.9f}, expected 1 within {MASS_TOLERANCE:g}; normalise the probabilities")
+            symbol = names[worst] if worst < len(names) else ROOT
+            what = f"the rules of {symbol!r}" if worst < len(names) else "the root distribution"
+            raise GrammarError(f"{what} sum to {mass[worst]:.9f}, expected 1 within {MASS_TOLERANCE:g}; normalise the "
+                               f"probabilities", symbol)
 
     def rule_mass(self) -> np.ndarray:
         """(N,) total probability of the rules that each non-terminal heads; 1 for a proper grammar."""

@@ -20,15 +20,16 @@ float64 needs, so that text and grammar say the same.  Training counts are not p
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable
+from collections.abc import Mapping
 from typing import Any
 
 from pcfg_artifact.errors import GrammarError
 from pcfg_artifact.grammar.normal_form import normal_form
 from pcfg_artifact.grammar.pcfg import PCFG
-from pcfg_artifact.grammar.written import Production, Word, WrittenGrammar
+from pcfg_artifact.grammar.written import ROOT, Production, Word, WrittenGrammar
 
-ROOT, ARROW = "ROOT", "->"
+ARROW = "->"
+SHOWN_LINES = 3
 _TOKEN = re.compile(r"""'(?:[^'\\]|\\.)*'(?!\S)|"(?:[^"\\]|\\.)*"(?!\S)|\S+""")
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)")
@@ -50,7 +51,7 @@ def from_text(text: str, name: str = "rules") -> PCFG:
     """The grammar that the text describes; what it does not say once and clearly is a GrammarError with its line."""
     root: dict[str, float] = {}
     productions: list[Production] = []
-    lines: dict[Hashable, int] = {}  # of every rule
+    lines: dict[tuple[Any, ...], int] = {}  # of every rule
     for number, line in enumerate(_LINE_END.split(text.removeprefix("\ufeff")), start=1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
@@ -70,7 +71,16 @@ def from_text(text: str, name: str = "rules") -> PCFG:
     try:
         return _grammar(root, productions)
     except GrammarError as error:
-        raise GrammarError(f"{name}: {error}") from error
+        raise GrammarError(f"{name}{_lines_of(error.symbol, lines)}: {error}") from error
+
+
+def _lines_of(symbol: str | None, lines: Mapping[tuple[Any, ...], int]) -> str:
+    """The lines of the rules that a symbol heads, or where it heads none of those that use it, for a message."""
+    found = [number for rule, number in lines.items()
+             if symbol is not None and (ROOT if rule[0] is None else rule[0]) == symbol]
+    found = found or [number for rule, number in lines.items() if symbol in rule[1:]]
+    more = ", ..." if len(found) > SHOWN_LINES else ""
+    return f", line{'s' * (len(found) > 1)} {', '.join(map(str, found[:SHOWN_LINES]))}{more}" if found else ""
 
 
 def _grammar(root: dict[str, float], productions: list[Production]) -> PCFG:

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 from pcfg_artifact.errors import GrammarError
 
+ROOT = "ROOT"  # heads the root distribution where it is written as rules
+
 
 class Word(NamedTuple):
     """A word on the right side of a rule; symbols are plain strings."""
@@ -59,6 +61,10 @@ class WrittenGrammar:
             for item in production.items:
                 if not isinstance(item, Word):
                     yield item, f"the rule `{production}`"
+
+    def zero_rules(self) -> list[Production]:
+        """Rules of probability 0, which no tree uses and a normal form leaves out."""
+        return [production for production in self.productions if production.prob == 0]
 
     # ---- as a part of a grammar folder -----------------------------------------------------------------------------
 

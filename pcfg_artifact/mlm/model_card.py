@@ -1,26 +1,43 @@
-"""README.md of a trained model: its data, its recipe, and how far it is from the best that can be predicted."""
+"""README.md of a saved model: its data, its recipe, and how far it is from the best that can be predicted."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from pcfg_artifact import cells
 from pcfg_artifact.artifacts import Metric
+from pcfg_artifact.cells import Cell
 from pcfg_artifact.grammar import PCFG
+from pcfg_artifact.mlm.model import CAUSAL, MASKED, Shape
 
-HOW_SHARED_OUT = ("models", "batch_tokens", "processes", "save_every", "validate_every", "n_curve", "n_exact",
-                  "exact_max_length")  # settings that are no part of the recipe
+
+class Kind(NamedTuple):
+    """What cards of masked and of causal models say differently."""
+
+    what: str
+    architecture: str
+    pipeline: str
+    loader: str
+    unused: tuple[str, ...]  # settings of a profile that its models do not have
+
+
+KINDS = {MASKED: Kind("masked", "RoBERTa", "fill-mask", "AutoModelForMaskedLM", ()),
+         CAUSAL: Kind("causal", "GPT-2", "text-generation", "AutoModelForCausalLM",
+                      ("mask_rate", "corruption", "layer_norm"))}
+HOW_SHARED_OUT = ("models", "causal_models", "batch_tokens", "processes", "save_every", "n_kept", "validate_every",
+                  "n_curve", "n_exact", "exact_max_length")  # settings that are no part of the recipe
+COLUMNS = ("model", "exact", "unigram")  # perplexities
 
 TEXT = """---
 library_name: transformers
-pipeline_tag: fill-mask
+pipeline_tag: {kind.pipeline}
 tags: [pcfg, synthetic]
 ---
 
-# {name}: a masked language model of sentences drawn from a PCFG
+# {name}: a {kind.what} language model of sentences drawn from a PCFG
 
-RoBERTa's architecture, {state}; one token for each word of the grammar.
+{kind.architecture}'s architecture, {state}; one token for each word of the grammar.
 
 ## Data
 
@@ -40,36 +57,48 @@ RoBERTa's architecture, {state}; one token for each word of the grammar.
 ## Use
 
 ```python
-from transformers import AutoModelForMaskedLM, AutoTokenizer
-model, tokenizer = AutoModelForMaskedLM.from_pretrained(DIR), AutoTokenizer.from_pretrained(DIR)
+from transformers import {kind.loader}, AutoTokenizer
+model, tokenizer = {kind.loader}.from_pretrained(DIR), AutoTokenizer.from_pretrained(DIR)
 ```
 
 Rare words are read as their signatures: `PCFG.load(GRAMMAR).as_read(words)`.
 """
-MEASURED = """The grammar's own exact prediction is the best possible. Perplexity of masked words on held-out sentences,
-and the mean KL divergence from the exact distribution to the model's, in nats:
+MEASURED = """The grammar's own exact prediction is the best possible. Perplexity of {what} on up to
+{n:,} held-out sentences, and the mean KL divergence from the exact distribution to the model's, in nats:
 
-| masks | model | exact | unigram | KL |
+| {first} | model | exact | unigram | KL |
 |---|---|---|---|---|
 {rows}"""
-UNTRAINED = "Not measured: this is the model before its first step, kept for comparison."
+NOT_MEASURED = "Not measured: the model on its way, kept for comparison with the trained one."
 
 
-def model_card(name: str, grammar: PCFG, n_sentences: int, settings: Mapping[str, Any],
-               metrics: Sequence[Metric] | None, masks: Sequence[str] = ()) -> str:
-    """The text of README.md; metrics None: of the untrained model."""
-    if metrics is None:
-        state, distance = "with random weights, before its first step of training", UNTRAINED
+def model_card(name: str, grammar: PCFG, n_sentences: int, settings: Mapping[str, Any], distance: str | None = None,
+               step: int = 0) -> str:
+    """The text of README.md: of the trained model, or where no distance is given of the model after `step` steps."""
+    kind, steps = KINDS[Shape.parse(name).mark], settings["steps"]
+    if distance:
+        state = f"trained for {steps:,} steps"
     else:
-        state = f"trained for {settings['steps']:,} steps"
-        distance = MEASURED.format(rows="\n".join(_row(name, mask, metrics) for mask in masks))
+        state = f"after {step:,} of {steps:,} steps of training" if step else "as it was before its first step"
     recipe = "\n".join(f"| {key.replace('_', ' ')} | {value} |" for key, value in settings.items()
-                       if key not in HOW_SHARED_OUT)
-    return TEXT.format(name=name, state=state, n_sentences=n_sentences, n_interminals=grammar.n_interminals,
-                       n_preterminals=grammar.n_preterminals, n_words=grammar.n_words, recipe=recipe, distance=distance)
+                       if key not in (*HOW_SHARED_OUT, *kind.unused))
+    return TEXT.format(name=name, kind=kind, state=state, n_sentences=n_sentences, n_interminals=grammar.n_interminals,
+                       n_preterminals=grammar.n_preterminals, n_words=grammar.n_words, recipe=recipe,
+                       distance=distance or NOT_MEASURED)
 
 
-def _row(name: str, masks: str, metrics: Sequence[Metric]) -> str:
-    found = {metric.column: metric.value for metric in metrics
-             if (metric.table, metric.row) == cells.against_optimum(name, masks, "model")[:2]}
-    return f"| {masks} | {found['model']:.2f} | {found['exact']:.2f} | {found['unigram']:.2f} | {found['kl']:.4f} |"
+def masked_distance(name: str, n: int, metrics: Sequence[Metric], masks: Sequence[str]) -> str:
+    """A masked model under each of the named masks, on n sentences."""
+    rows = [_row(mask, cells.against_optimum(name, mask, ""), metrics) for mask in masks]
+    return MEASURED.format(what="masked words", n=n, first="masks", rows="\n".join(rows))
+
+
+def next_word_distance(name: str, n: int, metrics: Sequence[Metric]) -> str:
+    """A causal model at every word and at the end of n sentences."""
+    return MEASURED.format(what="next words and ends", n=n, first="predicted",
+                           rows=_row("next word", cells.next_word(name, ""), metrics))
+
+
+def _row(first: str, cell: Cell, metrics: Sequence[Metric]) -> str:
+    found = {metric.column: metric.value for metric in metrics if (metric.table, metric.row) == (cell.table, cell.row)}
+    return f"| {first} | " + " | ".join(f"{found[column]:.2f}" for column in COLUMNS) + f" | {found['kl']:.4f} |"

@@ -18,6 +18,8 @@ from pcfg_artifact.mlm.gap import circumstance_rows, distance_rows
 from pcfg_artifact.mlm.gpt2 import next_word_logits
 from pcfg_artifact.mlm.layout import Batch, cut_by_tokens, lay_out
 from pcfg_artifact.mlm.optimum import Gap
+from pcfg_artifact.parsing.prefix import next_words
+from pcfg_artifact.progress import ProgressBar
 
 # By where the predicted word stands: words before it, constituents around it (0: it is the end), words of its sentence.
 BINS = {"entropy": (0, 1, 2, 3, 4, 5, 6, np.inf), "position": (0, 1, 2, 4, 8, 16, 32, np.inf),
@@ -50,6 +52,20 @@ def as_causal_batch(sentences: Sequence[np.ndarray], sizes: list[int]) -> Batch:
     return lay_out(row, column, ids, np.ones(len(ids), bool), ids, sizes, ahead=1)
 
 
+def next_word_gaps(grammar: PCFG, models: Mapping[str, GPT2LMHeadModel], sentences: Sequence[np.ndarray],
+                   batch_tokens: int, progress: ProgressBar) -> dict[str, Gap]:
+    """Every model beside the exact next word, which is computed once for all of them."""
+    predictions = {name: next_word_predictions(model, sentences, batch_tokens) for name, model in models.items()}
+    gaps: dict[str, dict[int, Gap]] = {name: {} for name in models}
+    for found in progress(zip(*predictions.values(), strict=True), total=len(sentences), desc="next words"):
+        s = found[0][0]  # all models go through the sentences in one order
+        exact = next_words(grammar, sentences[s]).next_word
+        targets = with_end(sentences[s], grammar.n_words)
+        for name, (_, said) in zip(predictions, found, strict=True):
+            gaps[name][s] = Gap.between(said, exact, targets)
+    return {name: Gap.join([by_sentence[s] for s in range(len(sentences))]) for name, by_sentence in gaps.items()}
+
+
 def with_end(words: np.ndarray, n_words: int) -> np.ndarray:
     """(L+1,) what is predicted in a sentence: its words, and the end, which is counted as one more word."""
     return np.append(np.asarray(words, np.int64), n_words)
@@ -59,6 +75,12 @@ def unigram_with_end(grammar: PCFG, word_share: np.ndarray) -> np.ndarray:
     """(n_words + 1,) shares of words and of the end in endless text; word_share: of the words among words."""
     length = expected_length(grammar)
     return np.append(word_share * length, 1.0) / (length + 1.0)
+
+
+def unigram_next_word_loss(grammar: PCFG, word_share: np.ndarray, sentences: Sequence[np.ndarray]) -> float:
+    """Mean loss, in nats, of predicting every word and end by its share alone."""
+    targets = np.concatenate([with_end(words, grammar.n_words) for words in sentences])
+    return float(-np.log(unigram_with_end(grammar, word_share)[targets]).mean())
 
 
 def next_word_circumstances(depths: Sequence[np.ndarray]) -> dict[str, np.ndarray]:

@@ -27,15 +27,13 @@ from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.machine import Machine
 from pcfg_artifact.mlm.next_word_gap import (
     next_word_circumstances,
-    next_word_predictions,
+    next_word_gaps,
     next_word_rows,
-    unigram_with_end,
-    with_end,
+    unigram_next_word_loss,
 )
-from pcfg_artifact.mlm.optimum import Gap, word_depths
+from pcfg_artifact.mlm.optimum import word_depths
 from pcfg_artifact.mlm.tokenizer import check_vocabulary
 from pcfg_artifact.ordered import ordered_map
-from pcfg_artifact.parsing.prefix import next_words
 from pcfg_artifact.parsing.settling import settling
 from pcfg_artifact.parsing.tree_facts import IncrementalFacts, TreeFacts, facts_of_tree, facts_so_far, incremental_facts
 from pcfg_artifact.probing.corpus import Corpus
@@ -94,24 +92,15 @@ def judged_models(cfg: IncrementalConfig, grammar: PCFG, inputs: Inputs, out: St
     if not len(chosen):
         raise StageError(f"no validation sentence has at most {cfg.max_length} words; raise incremental.max_length")
     words = [np.asarray(sentences.row(int(s)), np.int64) for s in chosen]
-    targets = [with_end(ids, grammar.n_words) for ids in words]
     known = next_word_circumstances([word_depths(trees[int(s)].spans(), len(ids))
                                      for s, ids in zip(chosen, words, strict=True)])
-    share = unigram_with_end(grammar, unigram(grammar))
-    unigram_loss = float(-np.log(share[np.concatenate(targets)]).mean())
-    predictions = {}
+    unigram_loss = unigram_next_word_loss(grammar, unigram(grammar), words)
+    models = {}
     for name, folder in causal_folders(inputs["pretrain"]).items():
         model, tokenizer = load_causal_lm(folder)
         check_vocabulary(tokenizer, grammar.words, str(folder))
-        predictions[name] = next_word_predictions(model.to(machine.device), words, cfg.batch_tokens)
-    gaps: dict[str, dict[int, Gap]] = {name: {} for name in predictions}
-    for found in progress(zip(*predictions.values(), strict=True), total=len(words), desc="next words"):
-        s = found[0][0]  # all models go through the sentences in one order
-        exact = next_words(grammar, words[s]).next_word
-        for name, (_, said) in zip(predictions, found, strict=True):
-            gaps[name][s] = Gap.between(said, exact, targets[s])
-    for name, by_sentence in gaps.items():
-        gap = Gap.join([by_sentence[s] for s in range(len(words))])
+        models[name] = model.to(machine.device)
+    for name, gap in next_word_gaps(grammar, models, words, cfg.batch_tokens, progress).items():
         out.write_array(f"gap/{name}", np.stack([gap.model, gap.exact, gap.divergence, gap.entropy], axis=1))
         yield from next_word_rows(gap, unigram_loss, known, name, cfg.seed)
 

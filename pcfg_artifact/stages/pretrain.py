@@ -9,6 +9,7 @@ import math
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -16,18 +17,19 @@ import numpy as np
 import torch
 
 from pcfg_artifact import cells, storage
-from pcfg_artifact.approximation.scores import unigram_probabilities
+from pcfg_artifact.approximation.scores import unigram, unigram_probabilities
 from pcfg_artifact.artifacts import Metric, StageDir
 from pcfg_artifact.config import PretrainConfig
-from pcfg_artifact.encoders import load_masked_lm
+from pcfg_artifact.encoders import kept_folders, load_causal_lm, load_masked_lm
 from pcfg_artifact.errors import StageError
 from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.machine import Machine
 from pcfg_artifact.mlm import optimum
 from pcfg_artifact.mlm.evaluation import predictions
-from pcfg_artifact.mlm.gap import gap_rows, group_rows
-from pcfg_artifact.mlm.model_card import model_card
+from pcfg_artifact.mlm.gap import distance_rows, gap_rows, group_rows
+from pcfg_artifact.mlm.model_card import masked_distance, model_card, next_word_distance
+from pcfg_artifact.mlm.next_word_gap import next_word_gaps, unigram_next_word_loss
 from pcfg_artifact.mlm.objectives import config_of
 from pcfg_artifact.mlm.optimum import Gap
 from pcfg_artifact.mlm.tokenizer import check_vocabulary
@@ -38,6 +40,7 @@ from pcfg_artifact.workers.jobs import read_finished, train_models, write_jobs
 from pcfg_artifact.workers.trainer import CARD, FACTS
 
 GROUPED_MASKS = "mask 0.15"  # those whose masked words are also looked at by circumstance
+N_NEXT_WORD = 100  # validation sentences of the cards of causal models
 N_CURVE_POINTS = 50  # of the training curve, as metric rows; every step is in training.json
 
 
@@ -57,17 +60,37 @@ def run(cfg: PretrainConfig, inputs: Inputs, out: StageDir, machine: Machine) ->
         out.facts[name] = {**(storage.read_json(facts) if facts.is_file() else {}),
                            "sentences_left_out": result["n_left_out"]}
     metrics += against_optimum(cfg, grammar, inputs, out, machine)
-    write_cards(cfg, grammar, inputs.sentences("pretraining").n_rows, metrics, out)
+    write_cards(cfg, grammar, inputs, metrics, out, machine)
     out.write_metrics(metrics)
 
 
-def write_cards(cfg: PretrainConfig, grammar: PCFG, n_sentences: int, metrics: list[Metric], out: StageDir) -> None:
-    """A card beside every saved model, the untrained ones included."""
-    for name in cfg.models:
-        storage.write_text(out.path(f"models/{name}/{CARD}"), model_card(name, grammar, n_sentences, asdict(cfg),
-                                                                         metrics, tuple(NAMED_MASKS)))
-        storage.write_text(out.path(f"untrained/{name}/{CARD}"), model_card(name, grammar, n_sentences, asdict(cfg),
-                                                                            None))
+def write_cards(cfg: PretrainConfig, grammar: PCFG, inputs: Inputs, metrics: Sequence[Metric], out: StageDir,
+                machine: Machine) -> None:
+    """A card beside every saved model, those before the end of training included."""
+    distances = {name: masked_distance(name, cfg.n_exact, metrics, tuple(NAMED_MASKS)) for name in cfg.models}
+    distances |= next_word_distances(cfg, grammar, inputs, out, machine)
+    card = partial(model_card, grammar=grammar, n_sentences=inputs.sentences("pretraining").n_rows,
+                   settings=asdict(cfg))
+    for name in cfg.all_models:
+        for step, folder in kept_folders(out, name).items():
+            distance = distances[name] if step == cfg.steps else None
+            storage.write_text(folder / CARD, card(name, step=step, distance=distance))
+
+
+def next_word_distances(cfg: PretrainConfig, grammar: PCFG, inputs: Inputs, out: StageDir,
+                        machine: Machine) -> dict[str, str]:
+    """What the card of every causal model says; the stage `incremental` measures them on more sentences, in detail."""
+    if not cfg.causal_models:
+        return {}
+    sentences = inputs.sentences("validation")
+    chosen = np.flatnonzero(sentences.lengths <= min(cfg.exact_max_length, cfg.max_length))[:N_NEXT_WORD]
+    words = [np.asarray(sentences.row(int(s)), np.int64) for s in chosen]
+    models = {name: load_causal_lm(out.path(f"models/{name}"))[0].to(machine.device) for name in cfg.causal_models}
+    loss = unigram_next_word_loss(grammar, unigram(grammar), words)
+    gaps = next_word_gaps(grammar, models, words, cfg.batch_tokens, progress)
+    return {name: next_word_distance(name, len(words),
+                                     distance_rows(gap, loss, partial(cells.next_word, name), cfg.seed))
+            for name, gap in gaps.items()}
 
 
 def check_shards(grammar: PCFG, inputs: Inputs) -> None:
@@ -121,7 +144,7 @@ def against_optimum(cfg: PretrainConfig, grammar: PCFG, inputs: Inputs, out: Sta
         exact = exact_rows(grammar, masked, masks, out, machine)
         depths = [optimum.word_depths(trees[s.index].spans(), len(s.words)) for s in masked]
         known = optimum.circumstances(masked, depths)
-        unigram = float(-np.log(unigram_probabilities(grammar, targets)).mean())
+        unigram_loss = float(-np.log(unigram_probabilities(grammar, targets)).mean())
         if masking == Masking(cfg.mask_rate, cfg.corruption):
             losses = np.concatenate([-np.log(rows[np.arange(len(words)), words])
                                      for rows, words in zip(exact, targets, strict=True)])
@@ -130,7 +153,7 @@ def against_optimum(cfg: PretrainConfig, grammar: PCFG, inputs: Inputs, out: Sta
             gaps = {s: Gap.between(said, exact[s], targets[s])
                     for s, said in predictions(model, masked, cfg.batch_tokens)}
             gap = Gap.join([gaps[s] for s in range(len(masked))])
-            metrics += gap_rows(gap, unigram, name, masks, cfg.seed)
+            metrics += gap_rows(gap, unigram_loss, name, masks, cfg.seed)
             if masks == GROUPED_MASKS:
                 metrics += group_rows(gap, known, name, cfg.seed)
                 out.write_array(f"gap/{name}", np.stack([gap.model, gap.exact, gap.divergence, gap.entropy], axis=1))

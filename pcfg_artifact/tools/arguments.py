@@ -36,6 +36,9 @@ def load_treebank(args: argparse.Namespace) -> Treebank:
         print(f"{len(treebank.bad_trees):,} places left out, {treebank.n_raw:,} trees read", file=sys.stderr)
     if n := treebank.cleaning.get("non_words"):
         print(f"removed: {n:,} leaves and nodes that hold no words ({', '.join(sorted(NON_WORDS))})", file=sys.stderr)
+    for count, what in (("traces", "traces and empty words"), ("empty_trees", "trees without a word")):
+        if n := treebank.cleaning.get(count):
+            print(f"removed: {n:,} {what}", file=sys.stderr)
     if n := treebank.cleaning.get("lemmas"):
         why = "detected; --leaf-format plain keeps them" if args.leaf_format == AUTO else "as --leaf-format says"
         print(f"leaves are word-lemma: {n:,} lemmas cut off ({why})", file=sys.stderr)
@@ -93,7 +96,14 @@ def add_grammar_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def load_grammar(path: Path) -> PCFG:
-    """A grammar folder, or a text file of rules."""
+    """A grammar folder, or a text file of rules; says on the screen what of it is left out."""
+    grammar = _read_grammar(path)
+    if grammar.written is not None and (rules := grammar.written.zero_rules()):
+        print(f"left out: {len(rules):,} rules of probability 0 of {path} (first: `{rules[0]}`)", file=sys.stderr)
+    return grammar
+
+
+def _read_grammar(path: Path) -> PCFG:
     try:
         if path.is_file():
             return from_text(path.read_text(encoding="utf-8-sig"), str(path))

@@ -25,11 +25,15 @@
   const trees = make('div', {class: 'trees'});
   const layer = make('input', {type: 'range', id: 'look-layer', min: 0, value: 0});
   const said = make('output', {for: 'look-layer'});
+  const legend = make('p', {class: 'legend', hidden: ''}, ...Object.entries({
+    inside: 'inside, by this layer', outside: 'outside, by this layer', held: 'inside, before', both: 'both, before',
+    empty: 'not yet'}).map(([state, what]) => make('span', {}, make('i', {class: 'cell', 'data-state': state}), what)));
   root.append(
     make('p', {}, make('label', {for: 'look-sentence'}, 'Sentence '), choose),
     make('p', {class: 'lead'}, 'Point at a span, or go through the chart with the arrow keys. Darker is more likely.'),
-    make('div', {class: 'sides'}, make('div', {class: 'scroll'}, triangle), about),
-    make('p', {}, make('label', {for: 'look-layer'}, 'Layers of the constructed transformer '), layer, ' ', said),
+    make('div', {class: 'sides'}, make('div', {class: 'chart'}, make('div', {class: 'scroll'}, triangle),
+      make('p', {}, make('label', {for: 'look-layer'}, 'Layers of the constructed transformer '), layer, ' ', said), legend),
+      about),
     make('h3', {}, 'Trees'), trees);
 
   function showSentence(s) {
@@ -110,7 +114,7 @@
   function showStep() {
     // Cells that the layers up to this one have filled; before the first, all cells are as exact inference has them.
     step = Number(layer.value);
-    triangle.classList.toggle('stepping', step > 0);
+    legend.hidden = step === 0;
     const state = new Map();
     sentence.words.forEach((_, i) => state.set(key(i, i + 1), 'held'));
     for (const {layer: number, phase, cells: filled} of sentence.layers.slice(0, step)) {
@@ -119,7 +123,7 @@
         state.set(key(i, j), number === step ? now : now === 'inside' ? 'held' : 'both');
       }
     }
-    for (const [name, button] of buttons) button.dataset.state = step === 0 ? '' : state.get(name) || 'empty';
+    for (const [name, button] of buttons) button.dataset.state = step === 0 ? 'exact' : state.get(name) || 'empty';
     const current = sentence.layers[step - 1];
     said.textContent = step === 0 ? 'all: the exact chart' : `${step} of ${sentence.layers.length}: ${current.phase}, `
       + (current.cells.length ? `spans of ${current.width} word${current.width === 1 ? '' : 's'}` : 'the sentence is shorter');

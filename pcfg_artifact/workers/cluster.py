@@ -30,11 +30,15 @@ class Cluster(NamedTuple):
     share: Callable[[Any], Any]
 
 
+def check_address(address: str) -> None:
+    if not address.startswith(SCHEME) or address == SCHEME:
+        raise UsageError(f"--executor is {address!r}; {ADVICE}")
+
+
 @contextmanager
 def connect(address: str) -> Iterator[Cluster]:
     """The cluster at an address, while this lasts; what is still queued at the end is cancelled."""
-    if not address.startswith(SCHEME):
-        raise UsageError(f"--executor is {address!r}; {ADVICE}")
+    check_address(address)
     try:
         from distributed import Client, KilledWorker
     except ImportError as error:

@@ -33,6 +33,9 @@ def refused(capsys, *arguments, code=2):
     (["--frobnicate"], "unrecognized arguments"),
     (["--set", "sample.x=1"], "unknown key 'sample.x'"),
     (["--treebank", "/nowhere/at/all"], "no treebank at"),
+    (["--treebank", "", "--dry-run"], "the treebank has no name"),
+    (["--treebank", " "], "the treebank has no name"),
+    (["--executor", "", "--dry-run"], "--executor is ''; expected dask://HOST:PORT"),
     (["learn"], "the following arguments are required"),
     (["sample", "--grammar", "/nowhere", "-n", "3"], "no grammar at"),
 ])
@@ -103,3 +106,13 @@ def test_the_paper_plan_prints_without_its_treebank(tmp_path, capsys):
     assert "cannot run yet: no treebank at" in printed
     assert "8 GPUs" in printed
     assert "A24L12" in printed
+
+
+def test_what_cleaning_takes_out_of_a_treebank_is_counted_on_the_screen(tmp_path, capsys):
+    tree = "( (IP-MAT (NP-SBJ *con*) (VBDI for-fara) (NP-OB1 (N menn-madur))) (ID 1150.X,.1))\n"
+    (tmp_path / "a.psd").write_text((tree + "( (CODE <P_3>))\n") * 20)
+    assert main(["learn", "--treebank", str(tmp_path), "--out", str(tmp_path / "g"), "--cutoff", "0"]) == 0
+    said = capsys.readouterr().err.splitlines()
+    assert said == ["removed: 40 leaves and nodes that hold no words (CODE, ID, METADATA)",
+                    "removed: 20 traces and empty words", "removed: 20 trees without a word",
+                    "leaves are word-lemma: 40 lemmas cut off (detected; --leaf-format plain keeps them)"]

@@ -51,18 +51,33 @@ def refused(capsys, *arguments):
     ("ROOT -> S 0.5\nROOT -> S 1\n" + RULES[12:], "line 2: 'ROOT -> S 1' is the rule of line 1 again"),
     (RULES + "A -> 'hello' 0\n", "line 5: \"A -> 'hello' 0\" is the rule of line 3 again"),
     (RULES + "S -> A B 0\n", "line 5: 'S -> A B 0' is the rule of line 2 again"),
-    (RULES + "A -> B B 0.5\n", "rules.txt: the rules of 'A' sum to 1.5"),
-    (RULES + "C -> D 1\nD -> C 1\n", "rules.txt: the unary rules of 'C' lead to no word"),
-    (RULES + "S -> B 'x' C 0\n", "rules.txt: 'C' in the rule `S -> B 'x' C` heads no rule"),
+    (RULES + "A -> B B 0.5\n", "rules.txt, lines 3, 5: the rules of 'A' sum to 1.5"),
+    (RULES + "C -> D 1\nD -> C 1\n", "rules.txt, line 5: the unary rules of 'C' lead to no word"),
+    (RULES + "S -> B 'x' C 0\n", "rules.txt, line 5: 'C' in the rule `S -> B 'x' C` heads no rule"),
     (RULES + "A -> 'x' nan\n", "line 5: \"A -> 'x' nan\" is not a rule"),
     (RULES + "A -> 'x' 2\n", "with a probability from 0 to 1"),
-    (RULES + "A -> 'x' 0.5\n", "rules.txt: the rules of 'A' sum to 1.5"),
-    (RULES.replace("S -> A B", "S -> A C"), "rules.txt: 'C' in the rule S -> A C heads no rule"),
+    (RULES + "A -> 'x' 0.5\n", "rules.txt, lines 3, 5: the rules of 'A' sum to 1.5"),
+    (RULES + "ROOT -> A 0.5\n", "rules.txt, lines 1, 5: the root distribution sum to 1.5"),
+    (RULES + "ROOT -> X 0\n", "rules.txt, line 5: 'X' in the root distribution heads no rule"),
+    (RULES + "A -> 'x' 0\nA -> 'y' 0.1\nA -> 'z' 0\n", "rules.txt, lines 3, 5, 6, ...: the rules of 'A' sum"),
+    (RULES.replace("S -> A B", "S -> A C"), "rules.txt, line 2: 'C' in the rule S -> A C heads no rule"),
     ("", "rules.txt: the grammar has no lexical rule"),
 ])
 def test_a_rule_file_that_says_two_things_is_refused_with_its_line(text, message, tmp_path, capsys):
     (tmp_path / "rules.txt").write_text(text)
     assert message in refused(capsys, "sample", "--grammar", tmp_path / "rules.txt", "-n", 1)
+
+
+def test_rules_of_probability_zero_that_a_normal_form_leaves_out_are_counted(tmp_path, capsys):
+    (tmp_path / "rules.txt").write_text(RULES + "S -> A 0\nA -> B 'x' A 0\n")
+    assert main(["sample", "--grammar", str(tmp_path / "rules.txt"), "-n", "1"]) == 0
+    said = capsys.readouterr()
+    assert said.out == "hello world\n"
+    assert "left out: 2 rules of probability 0 of " in said.err
+    assert "(first: `S -> A`)" in said.err
+    from_text((tmp_path / "rules.txt").read_text()).save(tmp_path / "g")
+    assert main(["mask", "--grammar", str(tmp_path / "g"), "hello [MASK]"]) == 0
+    assert "left out: 2 rules" in capsys.readouterr().err
 
 
 def test_a_byte_order_mark_in_a_rule_file_is_harmless(tmp_path, capsys):

@@ -78,6 +78,22 @@ def test_a_causal_model_is_no_masked_model_for_any_reader(world):
     assert cells.roles_of(["A2L2", "C2L2"]).models == ("A2L2",)
 
 
+def test_every_saved_causal_model_has_a_card_with_its_distance_from_the_exact_next_word(world):
+    out = StageDir(world / "pretrain")
+    card = out.text("models/C2L2/README.md")
+    row = next(line for line in card.splitlines() if line.startswith("| next word |"))
+    model, exact, unigram, divergence = (float(part) for part in row.split("|")[2:6])
+    assert exact < model < unigram
+    assert divergence == pytest.approx(np.log(model / exact), abs=0.1)  # the excess loss, but for noise
+    assert "AutoModelForCausalLM" in card
+    assert "mask rate" not in card
+    steps = {folder.name: folder for folder in out.path("kept/C2L2").iterdir()}
+    assert steps
+    for name, folder in steps.items():
+        assert f"after {int(name.removeprefix('step-')):,} of 150 steps" in (folder / "README.md").read_text()
+    assert "before its first step" in out.text("untrained/C2L2/README.md")
+
+
 def test_the_folder_loads_with_no_code_of_ours(world):
     code = ("import sys, torch; from transformers import AutoModelForCausalLM, AutoTokenizer; "
             "model, tokenizer = (c.from_pretrained(sys.argv[1]) for c in (AutoModelForCausalLM, AutoTokenizer)); "
