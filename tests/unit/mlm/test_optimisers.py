@@ -51,7 +51,8 @@ def test_every_weight_is_updated_by_exactly_one(name, optimiser):
 def test_muon_has_the_matrices_of_the_layers_and_no_embedding(name):
     model = network(name)
     muon = optimisers_of(model, "muon", 1e-3, 0.01, (0.9, 0.98), 1e-6)[1]
-    chosen = {path for path, p in model.named_parameters() if any(p is q for g in muon.param_groups for q in g["params"])}
+    updated = [p for group in muon.param_groups for p in group["params"]]
+    chosen = {path for path, p in model.named_parameters() if any(p is q for q in updated)}
     assert len(chosen) == 2 * {"A2L2": 6, "C2L2": 4}[name]  # GPT-2 has query, key and value in one
     assert all("embed" not in path and "wte" not in path and "wpe" not in path for path in chosen)
 
