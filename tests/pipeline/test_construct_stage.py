@@ -64,7 +64,7 @@ def test_sizes_stand_beside_the_claims(finished):
     n = grammar.n_nonterminals
     assert metrics["sizes", "theorem_3.2 dimensions", "claimed"] == 2 * n * 12 + 1
     assert metrics["sizes", "theorem_3.2 dimensions", "built"] == 2 * n * 12 + 1
-    assert metrics["sizes", "theorem_3.1 dimensions", "built"] == 4 * n * 12 + 14
+    assert metrics["sizes", "theorem_3.1 dimensions", "built"] == (4 * n + 1) * 12
     assert metrics["sizes", "low_rank heads", "built"] == 2
     for row in ("theorem_3.1", "theorem_3.2", "few", "low_rank"):
         for size in ("layers", "heads"):
