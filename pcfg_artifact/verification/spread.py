@@ -45,6 +45,8 @@ FLOOR = {"percent": 0.02, "perplexity": 1e-4, "fraction": 0.0005, "tokens": 0.00
          "relative_error": 1e-9}  # rounding errors near 1e-15: their size, not their value, is the finding
 OTHER_FLOOR = 1e-6
 ONE_LAYER = 1.0  # two layers may be equally good
+# Sampled test sentences that happen to be training sentences too are left out: one in some seeds, none in others.
+SAMPLED_COUNTS, REPEATED = "probing_corpora", 4.0
 TRAINING_CURVE, TRAINING_STAGE = "loss_curve", "pretrain"
 ROUNDING_ONLY, SAME_MODEL, DRIFT, SEEDS = "rounding", "drift of the same model", "drift", "seeds"
 
@@ -88,7 +90,7 @@ class Spread:
             "is_low_rank": [is_low_rank(cell) for cell in self.cells],
             "is_exact": [is_exact(cell, record.stages[cell]) for cell in self.cells]})
         self.floor = self.frame["unit"].map(lambda unit: FLOOR.get(unit, OTHER_FLOOR)).mask(
-            self.frame["table"] == BEST_LAYER, ONE_LAYER)
+            self.frame["table"] == BEST_LAYER, ONE_LAYER).mask(self.frame["table"] == SAMPLED_COUNTS, REPEATED)
         self.by_seed = pd.DataFrame({seed: self._column(values) for seed, values in record.by_seed.items()})
         self.finite = self.by_seed.replace([np.inf, -np.inf], np.nan)
         self.frame["digits"] = ROUNDING * self.finite.abs().max(axis=1).fillna(0.0)
