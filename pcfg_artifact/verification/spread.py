@@ -19,7 +19,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 import pandas as pd
 
-from pcfg_artifact.cells import Cell, find_roles
+from pcfg_artifact.cells import SAMPLED_TEST, Cell, find_roles
 from pcfg_artifact.verification.expectations import Record, Rerun
 from pcfg_artifact.verification.families import (
     BEST_LAYER,
@@ -46,7 +46,7 @@ FLOOR = {"percent": 0.02, "perplexity": 1e-4, "fraction": 0.0005, "tokens": 0.00
 OTHER_FLOOR = 1e-6
 ONE_LAYER = 1.0  # two layers may be equally good
 # Sampled test sentences that happen to be training sentences too are left out: one in some seeds, none in others.
-SAMPLED_COUNTS, REPEATED = "probing_corpora", 4.0
+CORPORA, REPEATED = "probing_corpora", 4.0
 TRAINING_CURVE, TRAINING_STAGE = "loss_curve", "pretrain"
 ROUNDING_ONLY, SAME_MODEL, DRIFT, SEEDS = "rounding", "drift of the same model", "drift", "seeds"
 
@@ -88,9 +88,10 @@ class Spread:
             "is_trained": [is_trained(record.stages[cell]) for cell in self.cells],
             "is_divided": [is_divided(cell) for cell in self.cells],
             "is_low_rank": [is_low_rank(cell) for cell in self.cells],
+            "is_of_sample": [cell.table == CORPORA and cell.row == SAMPLED_TEST.name for cell in self.cells],
             "is_exact": [is_exact(cell, record.stages[cell]) for cell in self.cells]})
         self.floor = self.frame["unit"].map(lambda unit: FLOOR.get(unit, OTHER_FLOOR)).mask(
-            self.frame["table"] == BEST_LAYER, ONE_LAYER).mask(self.frame["table"] == SAMPLED_COUNTS, REPEATED)
+            self.frame["table"] == BEST_LAYER, ONE_LAYER)
         self.by_seed = pd.DataFrame({seed: self._column(values) for seed, values in record.by_seed.items()})
         self.finite = self.by_seed.replace([np.inf, -np.inf], np.nan)
         self.frame["digits"] = ROUNDING * self.finite.abs().max(axis=1).fillna(0.0)
@@ -161,7 +162,7 @@ class Spread:
             is_wide = (why == DRIFT) & (self.of_runs.cells.variance >= self.over_seeds.cells.variance) & (width > 0)
         size = expected.abs().where(np.isfinite(expected), 0.0)
         is_whole = (self.frame["unit"] == "count") & (size % 1 == 0)  # whole numbers are exact
-        rounding = self.floor + (ROUNDING * size).mask(is_whole, 0.0)
+        rounding = self._floor_at(seed) + (ROUNDING * size).mask(is_whole, 0.0)
         return {cell: Limit(*values) for cell, *values in
                 zip(self.cells, expected, width + rounding, why, width > 0, is_wide, strict=True)}
 
@@ -172,12 +173,15 @@ class Spread:
         width, why = self._widths(lambda scatter: scatter.means, lambda applies: applies.groupby(number).any(),
                                   ODDS / max(n_judged, 1), seed, repeated)
         expected = self.by_seed[seed] if seed in self.by_seed else self.finite.mean(axis=1)
-        floor = self.floor.groupby(number).first()
+        floor = self._floor_at(seed).groupby(number).first()
         members: dict[int, dict[Cell, float]] = {}
         for cell, n, value in zip(self.cells, number, expected, strict=True):
             members.setdefault(n, {})[cell] = float(value)
         return {of: MeanLimit(members[n], float(width[n] + floor[n]), str(why[n]))
                 for of, n in dict(zip(self.parts, number, strict=True)).items()}
+
+    def _floor_at(self, seed: int | None) -> pd.Series:
+        return self.floor if seed in self.by_seed else self.floor.mask(self.frame["is_of_sample"], REPEATED)
 
     def _widths(self, of: Callable[[Scatter], Variances], over: Callable[[pd.Series], pd.Series], odds: float,
                 seed: int | None, repeated: Collection[str]) -> tuple[pd.Series, pd.Series]:
