@@ -173,7 +173,7 @@ class Spread:
         width, why = self._widths(lambda scatter: scatter.means, lambda applies: applies.groupby(number).any(),
                                   ODDS / max(n_judged, 1), seed, repeated)
         expected = self.by_seed[seed] if seed in self.by_seed else self.finite.mean(axis=1)
-        floor = self._floor_at(seed).groupby(number).first()
+        floor = self._floor_at(seed).groupby(number).first() + self.frame["digits"].groupby(number).mean()
         members: dict[int, dict[Cell, float]] = {}
         for cell, n, value in zip(self.cells, number, expected, strict=True):
             members.setdefault(n, {})[cell] = float(value)
