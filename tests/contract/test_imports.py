@@ -35,7 +35,7 @@ LEVELS = [
     {"storage"},
     {"errors", "seeding", "machine", "progress", "ragged", "lazy", "ordered", "first_process", "cells",
      "owners"},
-    {"cgroups"},
+    {"cgroups", "compiled_cache"},
 ]
 LEVEL = {name: depth for depth, names in enumerate(LEVELS) for name in names}
 LIBRARIES = {"interventions", "verification", "probing", "mlm", "constructions", "approximation", "parsing", "grammar",
