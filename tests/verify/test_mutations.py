@@ -185,10 +185,11 @@ def test_few_trained_numbers_are_not_judged_at_a_recorded_seed(record, relations
     assert unjudged_share(record, judged(record, relations, seed, measured_at(record, record.by_seed[seed]))) <= 0.05
 
 
-def test_most_trained_numbers_are_judged_at_another_seed(record, relations):
-    """Not more: few spans and few words scatter as far, over seeds, as a trivial answer lies away (docs/CLAIMS.md)."""
-    another = judged(record, relations, max(record.seeds) + 1, measured_at(record, record.by_seed[record.seeds[0]]))
-    assert unjudged_share(record, another) <= 0.4
+def test_most_trained_numbers_are_judged_at_another_seed():
+    """Of the record as it is: in the older one, whose models hardly learned, a quarter scatters too far."""
+    record = load_record("smoke", EXPECTED)
+    another = judged(record, [], max(record.seeds) + 1, measured_at(record, record.by_seed[record.seeds[0]]))
+    assert unjudged_share(record, another) <= 0.15
 
 
 def test_limits_of_the_same_model_are_small(record):
@@ -223,3 +224,12 @@ def test_a_run_that_took_another_course_is_judged_by_drift_and_means(record, rel
             if mutation["id"] not in HIDDEN_BY_DRIFT:
                 changed = mutate(measured_at(record, values), mutation["change"])
                 assert failures(judged(record, relations, rerun.seed, changed)), (rerun, mutation["id"])
+
+
+@pytest.mark.parametrize("seed", [0, 99])
+def test_a_fifth_of_the_whole_effect_of_an_intervention_is_noticed(seed):
+    """Interventions find next to nothing, and that is judged: no effect is no trivial answer there."""
+    record = load_record("smoke", EXPECTED)
+    changed = mutate(measured_at(record, record.by_seed[0]),
+                     [{"table": "interventions", "row": "{base} linear probe", "column": "slope", "add": 0.2}])
+    assert any(found.startswith("record interventions") for found in failures(judged(record, [], seed, changed)))
