@@ -265,17 +265,17 @@ def judge_relations(run: Run, measured: Measured, relations: Sequence[Relation],
             continue
         history = history_of(record, relation) if record is not None else History({}, {})
         explanation = ""
-        if record is not None and relation.id in record.outcomes:
-            explanation = explain(record.outcomes[relation.id].explanation, record, history)
+        if record is not None and (known := record.outcomes.get(relation.id)) and known.outcome != HOLDS:
+            explanation = explain(known.explanation, record, history)
         verdict, reason = _outcome(found.worst, found.outcome, run.seed, history, explanation)
         judgements.append(Judgement("relation", relation.id, verdict, found.measured, found.expected, reason,
                                     where=found.where, comparison=found.worst, table=relation.table,
                                     recorded=tuple(c.value for c in history.by_seed.values())))
     if record is not None:
-        known = {relation.id for relation in relations}
+        listed = {relation.id for relation in relations}
         judgements += [Judgement("relation", id_, Verdict.NOT_MEASURED, "", "",
                                  "recorded, but relations.yaml has no such relation any more; record again")
-                       for id_ in record.outcomes if id_ not in known]
+                       for id_ in record.outcomes if id_ not in listed]
     return judgements
 
 

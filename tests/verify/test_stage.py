@@ -181,6 +181,11 @@ def test_record_keeps_explanations_and_fresh_begins_again(recorder, make_rows, w
     record = load_record("smoke", folder)
     assert record.seeds == (0,)
     assert record.outcomes["attention-alike"].explanation == "the bound is above 1"
+    (folder / "relations.yaml").write_text(yaml.safe_dump([item | {"bound": -1.0} if item["id"] == "attention-alike"
+                                                           else item for item in relation]))
+    call()  # it holds now; should it fail at a later seed, its explanation is still there
+    outcome = load_record("smoke", folder).outcomes["attention-alike"]
+    assert (outcome.outcome, outcome.explanation) == ("holds", "the bound is above 1")
 
 
 def test_record_refuses_to_mix_settings(recorder, tmp_path, capsys):
