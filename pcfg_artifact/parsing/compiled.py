@@ -33,11 +33,13 @@ class InnerPairs(NamedTuple):
 
 
 class LeftPairs(NamedTuple):
-    """The InnerPairs sorted by left child: those of B are first[B]:first[B + 1], with their right child; the rules of
-    pair q are rules[q]:rules[q + 1], with their parent and prob.  is_right (I,): whether a symbol is a right child.
+    """The InnerPairs sorted by left child: those of B are first[B]:first[B + 1], with their left and right child; the
+    rules of pair q are rules[q]:rules[q + 1], with their parent and prob.  is_right (I,): whether a symbol is a right
+    child.
     """
 
     first: np.ndarray
+    left: np.ndarray
     right: np.ndarray
     rules: np.ndarray
     parent: np.ndarray
@@ -202,5 +204,5 @@ def _by_left(inner: InnerPairs, n_interminals: int) -> LeftPairs:
     rules, rule_order = grouped(np.repeat(rank, np.diff(inner.first)), len(order))
     is_right = np.zeros(n_interminals, np.bool_)
     is_right[inner.right] = True
-    return LeftPairs(first.astype(INDEX), inner.right[order], rules.astype(INDEX), inner.parent[rule_order],
-                     inner.prob[rule_order], is_right)
+    return LeftPairs(first.astype(INDEX), inner.left[order], inner.right[order], rules.astype(INDEX),
+                     inner.parent[rule_order], inner.prob[rule_order], is_right)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
@@ -22,6 +21,7 @@ from pcfg_artifact.parsing.forbidden import NOTHING, Forbidden, each_forbidden
 from pcfg_artifact.parsing.options import DEFAULT, EngineOptions
 from pcfg_artifact.parsing.reference import log_of
 from pcfg_artifact.parsing.registry import BestTree
+from pcfg_artifact.parsing.room import Room, room
 from pcfg_artifact.parsing.triangle import cell_bounds
 
 Result = TypeVar("Result")
@@ -59,22 +59,26 @@ class CpuEngine:
 
     def chart(self, leaves: np.ndarray, forbidden: Forbidden = NOTHING) -> Chart:
         """Linear space; log space where a value would leave the range of float64."""
-        with self._workspace(len(leaves)) as work:
-            return self.linear_chart(leaves, work, forbidden) or self.log_chart(leaves, forbidden)
+        return self._in_room(len(leaves), lambda room: self._linear_chart(leaves, room, forbidden)
+                             or self.log_chart(leaves, forbidden))
 
     def log_prob(self, leaves: np.ndarray, forbidden: Forbidden = NOTHING) -> float:
         """Log probability of the sentence: the inside pass alone."""
-        with self._workspace(len(leaves)) as work:
-            status, log_prob = linear_chart.log_prob(self.grammar, self._allowed(leaves, forbidden),
-                                                     self._smallest_rule, forbidden, work)
+        def work(room: Room) -> float:
+            status, log_prob = linear_chart.log_prob(room, self._allowed(leaves, forbidden), self._smallest_rule,
+                                                     forbidden)
             return log_prob if status == linear.DONE else self.log_chart(leaves, forbidden).log_prob
+
+        return self._in_room(len(leaves), work)
 
     def multiply_adds(self, leaves: np.ndarray) -> int:
         """Useful multiply-adds of one sentence's chart with pruned outside, 0 if it is done in log space."""
-        with self._workspace(len(leaves)) as work:
-            if self.is_full or self.linear_chart(leaves, work, NOTHING) is None:
+        def count(room: Room) -> int:
+            if self.is_full or self._linear_chart(leaves, room, NOTHING) is None:
                 return 0
-            return sum(linear_count.multiply_adds(self.grammar, len(leaves), work))
+            return sum(linear_count.multiply_adds(room, len(leaves)))
+
+        return self._in_room(len(leaves), count)
 
     def best_tree(self, leaves: np.ndarray, forbidden: Forbidden = NOTHING) -> BestTree:
         """Viterbi in log space, which holds the probability of any one tree."""
@@ -84,17 +88,15 @@ class CpuEngine:
         best = logspace.inside(self.grammar, log_leaves, True, forbidden)
         return logspace.best_tree(self.grammar, log_leaves, best)
 
-    @contextmanager
-    def _workspace(self, length: int) -> Iterator[linear.Workspace]:
+    def _in_room(self, length: int, work: Callable[[Room], Result]) -> Result:
         if length > KEPT_LENGTH:
             with self._one_long:  # long sentences one at a time, in memory that is given back
                 self._check_memory(length)
-                yield linear.workspace(self.grammar, length)
-            return
+                return work(room(self.grammar, length))
         if getattr(self._local, "longest", -1) < length:
             self._local.longest = min(max(2 * length, 40), KEPT_LENGTH)
-            self._local.workspace = linear.workspace(self.grammar, self._local.longest)
-        yield self._local.workspace
+            self._local.room = room(self.grammar, self._local.longest)
+        return work(self._local.room)
 
     def _check_memory(self, length: int) -> None:
         """Refuse a sentence whose chart may not fit, instead of being killed half-way."""
@@ -109,10 +111,10 @@ class CpuEngine:
     def _allowed(self, leaves: np.ndarray, forbidden: Forbidden) -> np.ndarray:
         return forbidden.allowed_leaves(np.ascontiguousarray(leaves, np.float64), self.grammar.n_interminals)
 
-    def linear_chart(self, leaves: np.ndarray, work: linear.Workspace, forbidden: Forbidden) -> Chart | None:
+    def _linear_chart(self, leaves: np.ndarray, room: Room, forbidden: Forbidden) -> Chart | None:
         """The chart, or None where linear space is refused."""
         status, log_prob, log_scale, offsets, symbols, inside, outside = linear_chart.chart(
-            self.grammar, self._allowed(leaves, forbidden), self.is_full, self._smallest_rule, forbidden, work)
+            room, self._allowed(leaves, forbidden), self.is_full, self._smallest_rule, forbidden)
         if status != linear.DONE:
             return None
         return Chart(

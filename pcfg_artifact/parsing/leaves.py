@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from numba import njit
 
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
@@ -29,14 +30,19 @@ class Emissions:
 
     def of(self, ids: np.ndarray) -> np.ndarray:
         """(L, P) P(A -> w_t); rows of zeros where the id is negative."""
-        known = np.maximum(ids, 0)
-        counts = np.where(ids >= 0, self.first[known + 1] - self.first[known], 0)
-        rows = np.repeat(np.arange(len(ids)), counts)
-        within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-        entries = np.repeat(self.first[known], counts) + within
         leaves = np.zeros((len(ids), self.n_preterminals))
-        leaves[rows, self.head[entries]] = self.prob[entries]
+        fill(leaves, ids, self.first, self.head, self.prob)
         return leaves
+
+
+# Compiled, because a dozen calls of NumPy for each sentence took a sixth of the time of one of ten words.
+@njit(nogil=True, cache=True)
+def fill(leaves: np.ndarray, ids: np.ndarray, first: np.ndarray, head: np.ndarray, prob: np.ndarray) -> None:
+    """leaves[t, A] = P(A -> w_t)"""
+    for t in range(len(ids)):
+        if ids[t] >= 0:
+            for entry in range(first[ids[t]], first[ids[t] + 1]):
+                leaves[t, head[entry]] = prob[entry]
 
 
 _emissions: WeakKeyDictionary[PCFG, Emissions] = WeakKeyDictionary()
@@ -53,9 +59,11 @@ def word_ids(grammar: PCFG, sentence: Sentence) -> np.ndarray:
     """(L,) int64 ids of a sentence given as words or as ids."""
     if isinstance(sentence, str):
         raise UsageError(f"a sentence must be a list of words, found the string {sentence[:40]!r}; split it first")
-    array = np.asarray(sentence)
-    if array.size == 0:
+    if not len(sentence):
         return np.zeros(0, np.int64)
+    if isinstance(sentence[0], str):  # asked before NumPy, which reads all of them first
+        return grammar.encode(list(sentence)).astype(np.int64)
+    array = np.asarray(sentence)
     if array.dtype.kind not in "iu":
         return grammar.encode(list(sentence)).astype(np.int64)
     if array.max() >= grammar.n_words:
@@ -68,5 +76,6 @@ def sentence_leaves(grammar: PCFG, sentence: Sentence, masked: Iterable[int] = (
     """(L, P) weights of a sentence; at a masked position every pre-terminal has its whole mass (1)."""
     table = emissions(grammar)
     leaves = table.of(word_ids(grammar, sentence))
-    leaves[list(masked)] = table.any_word
+    if positions := list(masked):
+        leaves[positions] = table.any_word
     return leaves

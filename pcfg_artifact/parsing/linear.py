@@ -7,6 +7,7 @@ All spans that start at i are done together.  pairs(q, j), one row a pair, is th
 alpha(B, i, k) alpha(C, k, j): an entry (B, i, k), as soon as it is known, adds a multiple of the row (k, C) to the row
 of each of its pairs.  In the outside pass, where pairs(q, j) is what the rules of q give, it takes the product of these
 two rows and adds a multiple of the one to the other.  So no pair is visited without a left child, and no row in vain.
+The *partners* of (B, i, k) are its pairs (B, C) whose row (k, C) there is: a quarter of its pairs at ten words.
 Cells are done in *blocks* of BLOCK neighbouring j, so that rules are applied to four cells at once; both children of a
 pair have two words or more, so few splits lie inside a block, and these are done one by one.
 A word gives an *edge* (A, B) the sum over p of P(A -> .. p ..) leaf(p), computed once for all cells beside that word.
@@ -27,6 +28,7 @@ from numba.extending import register_jitable
 
 from pcfg_artifact.parsing.compiled import INDEX, CompiledGrammar
 from pcfg_artifact.parsing.triangle import n_cells
+from pcfg_artifact.parsing.vectors import nonzero_64
 
 DONE, DRIFTING, OUT_OF_RANGE = 0, 1, 2
 
@@ -35,7 +37,7 @@ SMALLEST_RULE = 2.0 ** -100  # of a rule times a leaf: sentences with smaller on
 SMALLEST_TERM = 2.0 ** -1000  # of an outside value times an inside value
 LARGEST = 2.0 ** 900
 DRIFT = 256  # bits: a cell whose largest value is further from 1 asks for another scale of the leaves
-WORD = 64  # bits of one word of a bit set
+WORD = 64  # bits of one word
 BLOCK = 4  # fenceposts that one vector holds; rows begin and end at multiples
 NO_ROW, NEVER_READ = 0, BLOCK  # where rows begin
 VECTORS = {"reassoc", "contract"}  # sums in any order, so that loops become vector instructions
@@ -46,14 +48,15 @@ INLINED_SCALAR = njit(nogil=True, forceinline=True, fastmath={"contract"})
 
 
 class Edges(NamedTuple):
-    """The edges of every word of a sentence: those of word t with child B are first[t, B]:first[t, B + 1] of its row.
+    """The edges of every word of a sentence: word t has n[t], those with child B are first[t, B]:last[t, B] of its row.
 
-    first (L, I + 1); child, parent, number, weight, received (L, E): number is that in the grammar's LeafEdges;
+    n (L,); first, last (L, I); parent, number, weight, received (L, E): number is that in the grammar's LeafEdges;
     received collects sum of beta(A) alpha(B), from which beta of the pre-terminals is made.
     """
 
+    n: np.ndarray
     first: np.ndarray
-    child: np.ndarray
+    last: np.ndarray
     parent: np.ndarray
     number: np.ndarray
     weight: np.ndarray
@@ -64,6 +67,8 @@ class Workspace(NamedTuple):
     """Arrays of one thread, used again for every sentence of up to `longest` words; memory is touched only as needed.
 
     X fenceposts.  row_of (X, I): where rows begin in alpha and beta (less their first fencepost).
+    partners (X, Q, 2): pairs and rows; those of (B, i, k), whatever i, are partners[k, n] with n from
+    first_partner[k, B] to last_partner[k, B] - 1.
     pairs (Q, row of fenceposts), flat: the rows of pairs for one i.  pair_seen (Q,): the last i that has used one.
     live: the pairs with a split in block b of i are live[live_first[i, b]:live_last[i, b]].
     least_left, least_right (X, X): the smallest inside value of spans (i, .. j) and (i .., j), as [i, j] and [j, i].
@@ -72,6 +77,9 @@ class Workspace(NamedTuple):
     """
 
     row_of: np.ndarray
+    partners: np.ndarray
+    first_partner: np.ndarray
+    last_partner: np.ndarray
     alpha: np.ndarray
     beta: np.ndarray
     pairs: np.ndarray
@@ -100,11 +108,14 @@ def workspace(grammar: CompiledGrammar, longest: int) -> Workspace:
         + n_posts + 3 * BLOCK
 
     def edges(n_edges: int) -> Edges:
-        return Edges(np.empty((longest, n_interminals + 1), INDEX), *(np.empty((longest, n_edges), INDEX)
-                     for _ in range(3)), *(np.empty((longest, n_edges)) for _ in range(2)))
+        return Edges(np.empty(longest, np.uint64), *(np.empty((longest, n_interminals), INDEX) for _ in range(2)),
+                     *(np.empty((longest, n_edges), INDEX) for _ in range(2)),
+                     *(np.empty((longest, n_edges)) for _ in range(2)))
 
     return Workspace(
-        row_of=np.empty((n_posts, n_interminals), INDEX), alpha=np.empty(room), beta=np.empty(room),
+        row_of=np.empty((n_posts, n_interminals), INDEX), partners=np.empty((n_posts, n_pairs, 2), INDEX),
+        first_partner=np.empty((n_posts, n_interminals), INDEX),
+        last_partner=np.empty((n_posts, n_interminals), INDEX), alpha=np.empty(room), beta=np.empty(room),
         pairs=np.empty(n_pairs * row_size(longest)), pair_seen=np.empty(n_pairs, np.int64),
         live=np.empty(n_pairs * n_blocks * (n_posts + 1) // 2 + n_pairs * n_posts, INDEX),
         live_first=np.empty((n_posts, n_blocks), np.uint64), live_last=np.empty((n_posts, n_blocks), np.uint64),
@@ -150,7 +161,25 @@ def start_row(row_of, k, a, length, top, alpha, beta):
     return top + end - begin
 
 
-# ---- bit sets --------------------------------------------------------------------------------------------------------
+@njit(nogil=True)
+def find_partners(k, pair_left, pair_right, work):
+    """The partners of every left child that ends at k, when all rows of k have been started."""
+    row_of, partners, first, last = work.row_of, work.partners, work.first_partner, work.last_partner
+    n_found = uint64(0)
+    for q in range(uint64(len(pair_left))):
+        row = row_of[k, pair_right[q]]
+        partners[k, n_found, 0] = q
+        partners[k, n_found, 1] = row
+        n_found += uint64(row != NO_ROW)
+    first[k] = 0
+    last[k] = 0
+    for n in range(n_found):
+        last[k, pair_left[partners[k, n, 0]]] = n + uint64(1)
+    for n in range(uint64(1), n_found + uint64(1)):  # backwards, so that the first of a child stays
+        first[k, pair_left[partners[k, n_found - n, 0]]] = n_found - n
+
+
+# ---- few numbers among many zeros ------------------------------------------------------------------------------------
 
 
 @INLINED
@@ -160,25 +189,17 @@ def lowest_bit(word):
 
 
 @njit(nogil=True)
-def members(words, found):
-    """Write the members of a bit set to `found`; returns how many."""
-    n = uint64(0)
-    for w in range(uint64(len(words))):
-        word = words[w]
+def find_nonzero(values, found):
+    """Write the places where values (N,) are not 0 to found (N,); returns how many."""
+    n, n_values = uint64(0), uint64(len(values))
+    in_words = n_values // uint64(WORD) * uint64(WORD)
+    for place in range(uint64(0), in_words, uint64(WORD)):
+        word = nonzero_64(values, place)
         while word != 0:
-            found[n] = uint64(WORD) * w + lowest_bit(word)
+            found[n] = place + lowest_bit(word)
             n += uint64(1)
             word &= word - uint64(1)
+    for place in range(in_words, n_values):
+        found[n] = place
+        n += uint64(values[place] != 0.0)
     return n
-
-
-@njit(nogil=True)
-def find_leaves(leaves, is_full):
-    """The pre-terminals of every position, (L, P), and their number, (L,)."""
-    length, n_preterminals = leaves.shape
-    found, n_found = np.empty((length, n_preterminals), INDEX), np.zeros(length, np.int64)
-    for t in range(length):
-        for p in range(n_preterminals):
-            found[t, n_found[t]] = p
-            n_found[t] += is_full or leaves[t, p] != 0.0
-    return found, n_found

@@ -8,57 +8,65 @@ import math
 import numpy as np
 from numba import njit
 
-from pcfg_artifact.parsing.compiled import CompiledGrammar
+from pcfg_artifact.parsing.compiled import INDEX
 from pcfg_artifact.parsing.forbidden import Forbidden
-from pcfg_artifact.parsing.linear import DONE, DRIFTING, OUT_OF_RANGE, SMALLEST_RULE, Workspace
+from pcfg_artifact.parsing.linear import DONE, DRIFTING, OUT_OF_RANGE, SMALLEST_RULE, find_nonzero
 from pcfg_artifact.parsing.linear_inside import inside
 from pcfg_artifact.parsing.linear_outside import outside
+from pcfg_artifact.parsing.room import Room
 from pcfg_artifact.parsing.triangle import cell_of
 
 MAX_RESCALES = 20  # each moves the first cell that drifted back to about 1
 
 
 @njit(nogil=True)
-def scale_leaves(leaves):
-    """Leaves (L, P) divided by the largest of each word, the logs (L,) of what they were divided by, the smallest."""
-    scaled, log_scale, smallest = np.empty(leaves.shape), np.zeros(len(leaves)), 1.0
+def scale_leaves(leaves, is_full):
+    """Leaves (L, P) divided by the largest of each word, the logs (L,) of what they were divided by, the smallest that
+    is not 0; the pre-terminals (L, P) of every word, with is_full all of them, and their number (L,).
+    """
+    scaled, log_scale, smallest = np.zeros(leaves.shape), np.zeros(len(leaves)), 1.0
+    tags, n_tags = np.empty(leaves.shape, INDEX), np.empty(len(leaves), np.int64)
     for t in range(len(leaves)):
+        n_tags[t] = find_nonzero(leaves[t], tags[t])
         peak = 0.0
-        for p in range(leaves.shape[1]):
-            peak = max(peak, leaves[t, p])
+        for n in range(n_tags[t]):
+            peak = max(peak, leaves[t, tags[t, n]])
         if peak <= 0.0:
             peak = 1.0
         log_scale[t] = math.log(peak)
-        for p in range(leaves.shape[1]):
+        for n in range(n_tags[t]):
+            p = tags[t, n]
             scaled[t, p] = leaves[t, p] / peak
-            if scaled[t, p] > 0.0:
-                smallest = min(smallest, scaled[t, p])
-    return scaled, log_scale, smallest
+            smallest = min(smallest, scaled[t, p])  # 0 where it cannot be held: too small
+        if is_full:
+            n_tags[t] = leaves.shape[1]
+            tags[t] = np.arange(n_tags[t])
+    return scaled, log_scale, smallest, tags, n_tags
 
 
 @njit(nogil=True)
 def scaled_inside(grammar, leaves, is_full, smallest_rule, forbidden, work):
-    """Fill the workspace; a status, the leaves as they were scaled, and the logs (L,) of what was taken off."""
-    scaled, log_scale, smallest_leaf = scale_leaves(leaves)
+    """Fill the workspace; a status, the leaves as they were scaled, their tags, and the logs (L,) taken off."""
+    scaled, log_scale, smallest_leaf, tags, n_tags = scale_leaves(leaves, is_full)
     for _ in range(MAX_RESCALES):
         if smallest_leaf * smallest_rule < SMALLEST_RULE:
             break
-        status, drift = inside(grammar, scaled, is_full, forbidden, work)
+        status, drift = inside(grammar, scaled, tags, n_tags, is_full, forbidden, work)
         if status != DRIFTING:
-            return status, scaled, log_scale
+            return status, scaled, tags, n_tags, log_scale
         bits = -round(drift) if abs(drift) >= 1 else -np.sign(drift)
         scaled *= 2.0 ** bits  # exact: every span of n words is multiplied by 2^(n bits)
         smallest_leaf *= 2.0 ** bits
         log_scale -= bits * math.log(2.0)
-    return OUT_OF_RANGE, scaled, log_scale
+    return OUT_OF_RANGE, scaled, tags, n_tags, log_scale
 
 
 @njit(nogil=True, cache=True)
-def log_prob(grammar: CompiledGrammar, leaves: np.ndarray, smallest_rule: float, forbidden: Forbidden, work: Workspace
-             ) -> tuple[int, float]:
+def log_prob(room: Room, leaves: np.ndarray, smallest_rule: float, forbidden: Forbidden) -> tuple[int, float]:
     """A status, and log Z from the inside pass alone."""
+    grammar, work = room.grammar, room.work
     length, n_interminals = len(leaves), len(grammar.root_inner)
-    status, _, log_scale = scaled_inside(grammar, leaves, False, smallest_rule, forbidden, work)
+    status, _, _, _, log_scale = scaled_inside(grammar, leaves, False, smallest_rule, forbidden, work)
     if status != DONE or length == 0:
         return status, -np.inf
     cell, total = cell_of(0, length, length), 0.0
@@ -70,13 +78,14 @@ def log_prob(grammar: CompiledGrammar, leaves: np.ndarray, smallest_rule: float,
 
 
 @njit(nogil=True, cache=True)
-def chart(grammar: CompiledGrammar, leaves: np.ndarray, is_full: bool, smallest_rule: float, forbidden: Forbidden,
-          work: Workspace) -> tuple[int, float, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def chart(room: Room, leaves: np.ndarray, is_full: bool, smallest_rule: float, forbidden: Forbidden
+          ) -> tuple[int, float, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """A status, log Z, and what a Chart holds: log_scale, offsets, symbols, inside, outside."""
+    grammar, work = room.grammar, room.work
     length, n = len(leaves), len(leaves) * (len(leaves) + 1) // 2
-    status, scaled, log_scale = scaled_inside(grammar, leaves, is_full, smallest_rule, forbidden, work)
+    status, scaled, tags, n_tags, log_scale = scaled_inside(grammar, leaves, is_full, smallest_rule, forbidden, work)
     if status == DONE:
-        status = outside(grammar, scaled, is_full, forbidden, work)
+        status = outside(grammar, scaled, tags, n_tags, is_full, forbidden, work)
     sums, offsets = np.zeros(length + 1), np.zeros(n + 1, np.int64)
     if status == DONE:
         for t in range(length):

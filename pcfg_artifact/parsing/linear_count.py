@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from pcfg_artifact.parsing.compiled import CompiledGrammar
-from pcfg_artifact.parsing.linear import NO_ROW, Workspace
+from pcfg_artifact.parsing.linear import NO_ROW
+from pcfg_artifact.parsing.room import Room
 from pcfg_artifact.parsing.triangle import cell_of
 
 
@@ -21,13 +21,14 @@ def n_edges(edges, t, first, last, symbols):
     n = 0
     for entry in range(first, last):
         b = np.int64(symbols[entry])
-        n += edges.first[t, b + 1] - edges.first[t, b]
+        n += edges.last[t, b] - edges.first[t, b]
     return n
 
 
 @njit(nogil=True, cache=True)
-def multiply_adds(grammar: CompiledGrammar, length: int, work: Workspace) -> tuple[int, int]:
-    """Useful multiply-adds of the inside and of the (pruned) outside pass over the words of the workspace."""
+def multiply_adds(room: Room, length: int) -> tuple[int, int]:
+    """Useful multiply-adds of the inside and of the (pruned) outside pass over the words of the room."""
+    grammar, work = room.grammar, room.work
     pairs, n_pairs = grammar.left_pairs, len(grammar.left_pairs.right)
     is_reached = np.zeros((length + 1, len(grammar.root_inner)), np.bool_)  # of the spans that start at i, by end
     n_inside, n_outside = 0, 0

@@ -22,11 +22,10 @@ from pcfg_artifact.parsing.linear import (
     SMALLEST,
     SMALLEST_TERM,
     VECTORS,
-    WORD,
     Workspace,
     block_after,
-    find_leaves,
-    members,
+    find_nonzero,
+    find_partners,
     row_size,
     start_row,
 )
@@ -42,83 +41,44 @@ def add_all(weight, n_edges, prob, first, leaf):
 
 
 @njit(nogil=True)
-def find_edges(rules, edges, leaves, tags, n_tags, t, weight, touched, work):
-    """The edges of word t; weight (E,) and touched (edge words,) are scratch, 0 before and after."""
-    rule_first, rule_prob, of_rule = rules.first, rules.prob, edges.of_rule
-    n_edges, is_dense = uint64(len(edges.parent)), False
-    for n in range(n_tags):
-        p = tags[n]
-        leaf = leaves[p]
-        if leaf == 0.0:
-            continue
-        if uint64(rule_first[p + 1] - rule_first[p]) == n_edges:  # rules are in the order of edges
-            add_all(weight, n_edges, rule_prob, uint64(rule_first[p]), leaf)
-            is_dense = True
-        else:
-            for rule in range(rule_first[p], rule_first[p + 1]):
-                edge = uint64(of_rule[rule])
-                weight[edge] += rule_prob[rule] * leaf
-                touched[edge >> uint64(6)] |= uint64(1) << (edge & uint64(WORD - 1))
-    first, children, parents, number = work.first[t], work.child[t], work.parent[t], work.number[t]
-    weights, received, edge_child, edge_parent = work.weight[t], work.received[t], edges.child, edges.parent
-    if is_dense:
-        for word in range(n_edges >> uint64(6)):
-            touched[word] = ~uint64(0)
-        touched[n_edges >> uint64(6)] = (uint64(1) << (n_edges & uint64(WORD - 1))) - uint64(1)
-    n_found = members(touched, number)
-    touched[:] = 0
-    first[:] = 0
-    for n in range(n_found):
-        edge = number[n]
-        child = uint64(edge_child[edge])
-        first[child + uint64(1)] += INDEX(1)
-        children[n] = child
-        parents[n] = edge_parent[edge]
-        weights[n] = weight[edge]
-        received[n] = 0.0
-        weight[edge] = 0.0
-    total = INDEX(0)
-    for child in range(uint64(len(first))):
-        total += first[child]
-        first[child] = total
-
-
-@njit(nogil=True)
-def find_all_edges(grammar, leaves, tags, n_tags, right_edges, left_edges):
-    """The edges of every word, as a right child and as a left child."""
-    n_edges = max(len(grammar.right_edges.parent), len(grammar.left_edges.parent))
-    weight, touched = np.zeros(n_edges), np.zeros(n_edges // WORD + 1, np.uint64)
-    for t in range(len(leaves)):
-        find_edges(grammar.right_leaf, grammar.right_edges, leaves[t], tags[t], n_tags[t], t, weight, touched,
-                   right_edges)
-        find_edges(grammar.left_leaf, grammar.left_edges, leaves[t], tags[t], n_tags[t], t, weight, touched, left_edges)
+def find_edges(rules, edges, leaves, tags, n_tags, work):
+    """The edges of every word, as a right child or as a left child."""
+    rule_first, rule_prob, of_rule, n_edges = rules.first, rules.prob, edges.of_rule, uint64(len(edges.parent))
+    edge_child, edge_parent, first, last, number = edges.child, edges.parent, work.first, work.last, work.number
+    parents, weights, received, weight = work.parent, work.weight, work.received, np.zeros(n_edges)
+    for t in range(uint64(len(leaves))):
+        for n in range(n_tags[t]):
+            p = tags[t, n]
+            leaf = leaves[t, p]
+            if leaf == 0.0:
+                continue
+            if uint64(rule_first[p + 1] - rule_first[p]) == n_edges:  # rules are in the order of edges
+                add_all(weight, n_edges, rule_prob, uint64(rule_first[p]), leaf)
+            else:
+                for rule in range(rule_first[p], rule_first[p + 1]):
+                    weight[of_rule[rule]] += rule_prob[rule] * leaf
+        n_found = find_nonzero(weight, number[t])
+        work.n[t] = n_found
+        first[t] = 0
+        last[t] = 0
+        for n in range(n_found):
+            edge = uint64(number[t, n])
+            last[t, edge_child[edge]] = n + uint64(1)
+            parents[t, n] = edge_parent[edge]
+            weights[t, n] = weight[edge]
+            received[t, n] = 0.0
+            weight[edge] = 0.0
+        for n in range(uint64(1), n_found + uint64(1)):  # backwards, so that the first edge of a child stays
+            first[t, edge_child[number[t, n_found - n]]] = n_found - n
 
 
 @INLINED_SCALAR
-def add_beside(total, lane, edge_first, edge_parent, edge_weight, t, first, last, symbols, values):
+def add_beside(total, lane, edge_first, edge_last, edge_parent, edge_weight, t, first, last, symbols, values):
     """total(A) += weight of the edge (A, B) of word t times value(B), B the entries first .. last-1 beside the word"""
     for entry in range(first, last):
         b = uint64(symbols[entry])
-        for edge in range(edge_first[t, b], edge_first[t, b + uint64(1)]):
+        for edge in range(edge_first[t, b], edge_last[t, b]):
             total[uint64(BLOCK) * uint64(edge_parent[t, edge]) + lane] += edge_weight[t, edge] * values[entry]
-
-
-@njit(nogil=True)
-def add_two_leaves(total, rules, pairs, left, tags, n_tags, right):
-    """total(A) += P(A -> p p') left(p) right(p')"""
-    pair_first, other, rule_first, matrix = pairs.first, pairs.other, pairs.rules, pairs.matrix
-    rule_parent, rule_prob, is_dense = rules.parent, rules.prob, len(matrix) > 0
-    for n in range(n_tags):
-        p = tags[n]
-        for q in range(pair_first[p], pair_first[p + 1]):
-            product = left[p] * right[other[q]]
-            if product == 0.0:
-                continue
-            if is_dense:
-                add_matrix(total, matrix, q, product)
-            else:
-                for rule in range(rule_first[q], rule_first[q + uint64(1)]):
-                    total[rule_parent[rule]] += rule_prob[rule] * product
 
 
 @INLINED_SCALAR
@@ -133,6 +93,27 @@ def add_matrix(total, matrix, q, product):
     """The same where rules are dense."""
     for a in range(matrix.shape[1]):
         total[a] += matrix[q, a] * product
+
+
+@njit(nogil=True)
+def add_two_leaves(total, lane, rules, pairs, left, tags, n_tags, right, flat):
+    """total(A) += P(A -> p p') left(p) right(p'); flat is scratch, 0 before and after."""
+    pair_first, other, rule_first, matrix = pairs.first, pairs.other, pairs.rules, pairs.matrix
+    rule_parent, rule_prob, is_dense = rules.parent, rules.prob, len(matrix) > 0
+    for n in range(n_tags):
+        p = tags[n]
+        for q in range(pair_first[p], pair_first[p + 1]):
+            product = left[p] * right[other[q]]
+            if product == 0.0:
+                continue
+            if is_dense:
+                add_matrix(flat, matrix, q, product)
+            else:
+                add_rules(total, lane, rule_parent, rule_prob, rule_first[q], rule_first[q + uint64(1)], product)
+    if is_dense:
+        for a in range(uint64(len(total) // BLOCK)):
+            total[uint64(BLOCK) * a + lane] = flat[a]
+        flat[:] = 0.0
 
 
 @INLINED
@@ -155,33 +136,37 @@ def add_live(total, pairs, size, j, touched, n_touched, rules, rule_parent, rule
 
 
 @njit(nogil=True, cache=True, fastmath=VECTORS)
-def inside(grammar: CompiledGrammar, leaves: np.ndarray, is_full: bool, forbidden: Forbidden, work: Workspace
-           ) -> tuple[int, float]:
+def inside(grammar: CompiledGrammar, leaves: np.ndarray, tags: np.ndarray, n_tags: np.ndarray, is_full: bool,
+           forbidden: Forbidden, work: Workspace) -> tuple[int, float]:
     """Fill the chart from the (L, P) leaves; returns a status and, when DRIFTING, the bits per word to take off.
 
-    With is_full every symbol of the right type is an entry, otherwise those that are possible.  Leaves are 0 already
-    where they are forbidden.
+    tags (L, P), n_tags (L,): the pre-terminals of every word that are entries.  With is_full every symbol of the right
+    type is an entry, otherwise those that are possible.  Leaves are 0 already where they are forbidden.
     """
     length, n_interminals = len(leaves), len(grammar.root_inner)
     by_left, first, last, symbols, values = grammar.left_pairs, work.first, work.last, work.symbols, work.inside
     row_of, alpha, beta, pairs, pair_seen = work.row_of, work.alpha, work.beta, work.pairs, work.pair_seen
-    pair_first, pair_right, is_right = by_left.first, by_left.right, by_left.is_right
+    partners, first_partner, last_partner = work.partners, work.first_partner, work.last_partner
+    pair_left, pair_right, is_right, n_pairs = by_left.left, by_left.right, by_left.is_right, len(by_left.left)
     rules, rule_parent, rule_prob = by_left.rules, by_left.parent, by_left.prob
     right_edges, left_edges, outside_values = work.right_edges, work.left_edges, work.outside
     live, live_first, live_last = work.live, work.live_first, work.live_last
     least_left, least_right = work.least_left, work.least_right
     n_entries, n_live, is_refused, is_constrained = uint64(0), uint64(0), False, len(forbidden.first) > 0
     total = np.zeros(BLOCK * n_interminals)  # alpha of the block at hand, by symbol, then by cell
-    two_leaves = np.zeros(grammar.leaf_pairs.matrix.shape[1])
-    found, touched = np.empty(n_interminals + 1, INDEX), np.empty(len(pair_right) + 1, INDEX)
-    listed = np.full(len(pair_right), -1)  # the last block in which a pair was listed as live
-    tags, n_tags = find_leaves(leaves, is_full)
-    find_all_edges(grammar, leaves, tags, n_tags, right_edges, left_edges)
+    flat = np.zeros(grammar.leaf_pairs.matrix.shape[1])
+    found, touched = np.empty(n_interminals + 1, INDEX), np.empty(n_pairs + 1, INDEX)
+    listed = np.full(n_pairs, -1)  # the last block in which a pair was listed as live
+    find_edges(grammar.right_leaf, grammar.right_edges, leaves, tags, n_tags, right_edges)
+    find_edges(grammar.left_leaf, grammar.left_edges, leaves, tags, n_tags, left_edges)
     pair_seen[:] = -1
-    for a in range(n_interminals):
-        row_of[0, a] = NO_ROW if is_right[a] else NEVER_READ
-    for k in range(1, length + 1):
-        row_of[k] = row_of[0]
+    row_of[:2] = NEVER_READ  # no left sibling ends there
+    for a in range(n_interminals if length > 1 else 0):
+        row_of[2, a] = NO_ROW if is_right[a] else NEVER_READ
+    for k in range(3, length + 1):
+        row_of[k] = row_of[2]
+    first_partner[length] = 0
+    last_partner[length] = 0
     size, end = uint64(row_size(length)), uint64(block_after(length + 1))
     top = uint64(NEVER_READ) + end
     beta[:top] = 0.0
@@ -212,18 +197,15 @@ def inside(grammar: CompiledGrammar, leaves: np.ndarray, is_full: bool, forbidde
             for j in range(max(BLOCK * block, i + 2), min(BLOCK * block + BLOCK, length + 1)):
                 cell, lane = cell_of(i, j, length), uint64(j) - begin
                 if j - i == 2:
-                    add_two_leaves(two_leaves, grammar.two_leaves, grammar.leaf_pairs, leaves[i], tags[i], n_tags[i],
-                                   leaves[j - 1])
-                    for a in range(uint64(n_interminals)):
-                        total[uint64(BLOCK) * a + lane] = two_leaves[a]
-                        two_leaves[a] = 0.0
+                    add_two_leaves(total, lane, grammar.two_leaves, grammar.leaf_pairs, leaves[i], tags[i], n_tags[i],
+                                   leaves[j - 1], flat)
                 else:
                     side = cell_of(i, j - 1, length)
-                    add_beside(total, lane, right_edges.first, right_edges.parent, right_edges.weight, j - 1,
-                               first[side], last[side], symbols, values)
+                    add_beside(total, lane, right_edges.first, right_edges.last, right_edges.parent,
+                               right_edges.weight, j - 1, first[side], last[side], symbols, values)
                     side = cell_of(i + 1, j, length)
-                    add_beside(total, lane, left_edges.first, left_edges.parent, left_edges.weight, i, first[side],
-                               last[side], symbols, values)
+                    add_beside(total, lane, left_edges.first, left_edges.last, left_edges.parent, left_edges.weight, i,
+                               first[side], last[side], symbols, values)
                 if is_constrained:
                     clear(total[lane::BLOCK], 0.0, forbidden, cell, 0)
 
@@ -261,10 +243,10 @@ def inside(grammar: CompiledGrammar, leaves: np.ndarray, is_full: bool, forbidde
                 is_refused |= smallest * least_left[j, length] < SMALLEST_TERM
                 for entry in range(first[cell], last[cell]):
                     b, value = uint64(symbols[entry]), values[entry]
-                    for q in range(uint64(pair_first[b]), uint64(pair_first[b + uint64(1)])):
-                        row = uint64(row_of[j, pair_right[q]])
-                        if row == NO_ROW or value == 0.0:
-                            continue
+                    if value == 0.0:
+                        continue
+                    for partner in range(first_partner[j, b], last_partner[j, b]):
+                        q, row = uint64(partners[j, partner, 0]), uint64(partners[j, partner, 1])
                         for right_end in range(uint64(j + 2), min(after, uint64(length + 1))):
                             product = value * alpha[row + right_end]
                             if product != 0.0:
@@ -283,9 +265,12 @@ def inside(grammar: CompiledGrammar, leaves: np.ndarray, is_full: bool, forbidde
                                 n_touched += uint64(1)
                                 set_row(pairs, q * size + after, value, alpha, row + after, end - after)
             live_last[i, block] = n_live
+        if i >= 2:
+            find_partners(i, pair_left, pair_right, work)
     if is_full:  # what is impossible itself may still receive from its sibling's side
         for k in range(length - 1):
             for a in range(uint64(n_interminals)):
                 if row_of[k, a] == NO_ROW:
                     top = start_row(row_of, k, a, length, top, alpha, beta)
+            find_partners(k, pair_left, pair_right, work)
     return (OUT_OF_RANGE if is_refused else DONE), 0.0

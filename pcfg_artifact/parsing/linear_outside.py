@@ -13,7 +13,6 @@ from pcfg_artifact.parsing.linear import (
     INLINED,
     INLINED_SCALAR,
     LARGEST,
-    NO_ROW,
     OUT_OF_RANGE,
     SMALLEST,
     SMALLEST_TERM,
@@ -21,7 +20,6 @@ from pcfg_artifact.parsing.linear import (
     Workspace,
     block_after,
     block_before,
-    find_leaves,
     row_size,
 )
 from pcfg_artifact.parsing.triangle import cell_of
@@ -29,11 +27,11 @@ from pcfg_artifact.parsing.vectors import exchange_rows, gather_4, signs_4
 
 
 @INLINED_SCALAR
-def from_rules(parent, rule_parent, rule_prob, first, last):
-    """Sum over A of P(A -> q) parent(A), for the rules of a pair q."""
+def from_rules(parent, lane, rule_parent, rule_prob, first, last):
+    """Sum over A of P(A -> q) parent(A), for the rules of a pair q, in one cell of a block."""
     given = 0.0
     for rule in range(first, last):
-        given += rule_prob[rule] * parent[rule_parent[rule]]
+        given += rule_prob[rule] * parent[uint64(BLOCK) * uint64(rule_parent[rule]) + lane]
     return given
 
 
@@ -43,15 +41,6 @@ def from_matrix(parent, matrix, q):
     given = 0.0
     for a in range(matrix.shape[1]):
         given += matrix[q, a] * parent[a]
-    return given
-
-
-@INLINED_SCALAR
-def from_rules_in(parent, lane, rule_parent, rule_prob, first, last):
-    """The same for one cell of a block."""
-    given = 0.0
-    for rule in range(first, last):
-        given += rule_prob[rule] * parent[uint64(BLOCK) * uint64(rule_parent[rule]) + lane]
     return given
 
 
@@ -75,13 +64,13 @@ def give_to_pairs(parent, i, begin, end, size, listed, rules, rule_parent, rule_
 
 
 @INLINED_SCALAR
-def give_beside(parent, lane, edge_first, edge_parent, edge_weight, edge_received, t, first, last, symbols, values,
-                outside):
+def give_beside(parent, lane, edge_first, edge_last, edge_parent, edge_weight, edge_received, t, first, last, symbols,
+                values, outside):
     """Outside values of a parent for word t at its edge and for the entries first .. last-1 beside that word."""
     for entry in range(first, last):
         b = uint64(symbols[entry])
         received = 0.0
-        for edge in range(edge_first[t, b], edge_first[t, b + uint64(1)]):
+        for edge in range(edge_first[t, b], edge_last[t, b]):
             value = parent[uint64(BLOCK) * uint64(edge_parent[t, edge]) + lane]
             received += edge_weight[t, edge] * value
             edge_received[t, edge] += value * values[entry]
@@ -91,9 +80,9 @@ def give_beside(parent, lane, edge_first, edge_parent, edge_weight, edge_receive
 @njit(nogil=True)
 def give_beside_all(parent, lane, edges, all_edges, t, first, last, values, outside, received):
     """The same where every symbol is an entry: received (E,) collects for all edges of the grammar."""
-    child, edge_parent, weight, n_edges = edges.child, edges.parent, edges.weight, edges.first[t, last - first]
-    for edge in range(n_edges):
-        outside[first + uint64(child[t, edge])] += weight[t, edge] * parent[BLOCK * edge_parent[t, edge] + lane]
+    number, edge_parent, weight, child = edges.number, edges.parent, edges.weight, all_edges.child
+    for edge in range(edges.n[t]):
+        outside[first + uint64(child[number[t, edge]])] += weight[t, edge] * parent[BLOCK * edge_parent[t, edge] + lane]
     all_first, all_parent = all_edges.first, all_edges.parent
     for b in range(last - first):
         value = values[first + b]
@@ -103,19 +92,22 @@ def give_beside_all(parent, lane, edges, all_edges, t, first, last, values, outs
 
 
 @njit(nogil=True, fastmath=VECTORS)
-def give_two_leaves(parent, rules, pairs, left, tags, n_tags, right, to_left, to_right, is_full):
-    """Outside values of a parent for its two words."""
+def give_two_leaves(parent, lane, rules, pairs, left, tags, n_tags, right, to_left, to_right, is_full, flat):
+    """Outside values of a parent for its two words; flat (I or more,) is scratch, 0 beyond I."""
     pair_first, others, rule_first, matrix = pairs.first, pairs.other, pairs.rules, pairs.matrix
     rule_parent, rule_prob, is_dense = rules.parent, rules.prob, len(matrix) > 0
+    if is_dense:
+        for a in range(uint64(len(parent) // BLOCK)):
+            flat[a] = parent[uint64(BLOCK) * a + lane]
     for n in range(n_tags):
         p = tags[n]
         for q in range(pair_first[p], pair_first[p + 1]):
             other = others[q]
             if is_full or right[other] != 0.0:
                 if is_dense:
-                    given = from_matrix(parent, matrix, q)
+                    given = from_matrix(flat, matrix, q)
                 else:
-                    given = from_rules(parent, rule_parent, rule_prob, rule_first[q], rule_first[q + uint64(1)])
+                    given = from_rules(parent, lane, rule_parent, rule_prob, rule_first[q], rule_first[q + uint64(1)])
                 to_left[p] += given * right[other]
                 to_right[other] += given * left[p]
 
@@ -130,31 +122,42 @@ def from_all(received, n_edges, prob, first):
 
 
 @njit(nogil=True)
-def give_to_tags(rules, edges, tags, n_tags, received, leaf_beta):
-    """beta(p) += sum over the rules of p of P(A -> .. p ..) times what their edge has received."""
+def give_to_tags(rules, edges, tags, n_tags, found, is_full, all_received, leaf_beta):
+    """beta(p) += sum over the rules of p of P(A -> .. p ..) times what their edge has received, for every word.
+
+    all_received: with is_full (L, E), what has been received; otherwise (1, E), scratch: 0 before and after.
+    """
     rule_first, rule_prob, of_rule, n_edges = rules.first, rules.prob, edges.of_rule, uint64(len(edges.parent))
-    for n in range(n_tags):
-        p = tags[n]
-        if uint64(rule_first[p + 1] - rule_first[p]) == n_edges:
-            leaf_beta[p] += from_all(received, n_edges, rule_prob, uint64(rule_first[p]))
-            continue
-        total = 0.0
-        for rule in range(rule_first[p], rule_first[p + 1]):
-            total += rule_prob[rule] * received[of_rule[rule]]
-        leaf_beta[p] += total
+    number, given = found.number, found.received
+    for t in range(uint64(len(n_tags))):
+        received, n_found = all_received[t if is_full else uint64(0)], uint64(0) if is_full else found.n[t]
+        for edge in range(n_found):
+            received[number[t, edge]] = given[t, edge]
+        for n in range(n_tags[t]):
+            p = tags[t, n]
+            if uint64(rule_first[p + 1] - rule_first[p]) == n_edges:
+                leaf_beta[t, p] += from_all(received, n_edges, rule_prob, uint64(rule_first[p]))
+                continue
+            total = 0.0
+            for rule in range(rule_first[p], rule_first[p + 1]):
+                total += rule_prob[rule] * received[of_rule[rule]]
+            leaf_beta[t, p] += total
+        for edge in range(n_found):
+            received[number[t, edge]] = 0.0
 
 
 @njit(nogil=True, cache=True, fastmath=VECTORS)
-def outside(grammar: CompiledGrammar, leaves: np.ndarray, is_full: bool, forbidden: Forbidden, work: Workspace) -> int:
+def outside(grammar: CompiledGrammar, leaves: np.ndarray, tags: np.ndarray, n_tags: np.ndarray, is_full: bool,
+            forbidden: Forbidden, work: Workspace) -> int:
     """Give every entry its outside value, from the whole sentence down to the words; returns a status.
 
     With is_full forbidden symbols are entries too, with 0; otherwise they are none.
     """
     length, n_preterminals = leaves.shape
-    n_interminals, n_pairs = len(grammar.root_inner), len(grammar.left_pairs.right)
+    n_interminals, n_pairs = len(grammar.root_inner), len(grammar.left_pairs.left)
     by_left, first, last, symbols, values = grammar.left_pairs, work.first, work.last, work.symbols, work.inside
     row_of, alpha, beta, pairs, pair_seen = work.row_of, work.alpha, work.beta, work.pairs, work.pair_seen
-    pair_first, pair_right = by_left.first, by_left.right
+    partners, first_partner, last_partner = work.partners, work.first_partner, work.last_partner
     rules, rule_parent, rule_prob = by_left.rules, by_left.parent, by_left.prob
     live, live_first, live_last = work.live, work.live_first, work.live_last
     least_left, least_right = work.least_left, work.least_right
@@ -165,7 +168,6 @@ def outside(grammar: CompiledGrammar, leaves: np.ndarray, is_full: bool, forbidd
     flat = np.zeros(max(n_interminals, grammar.leaf_pairs.matrix.shape[1]))  # beta of one cell
     all_pairs = np.arange(n_pairs).astype(INDEX)
     leaf_beta = np.zeros((length, n_preterminals))
-    tags, n_tags = find_leaves(leaves, is_full)
     # what every edge of the grammar receives from words that are right and left children
     n_words = length if is_full else 1
     right_received, left_received = np.zeros((n_words, n_right)), np.zeros((n_words, n_left))
@@ -186,14 +188,12 @@ def outside(grammar: CompiledGrammar, leaves: np.ndarray, is_full: bool, forbidd
                 for entry in range(first[cell], last[cell]):
                     b = uint64(symbols[entry])
                     value, alpha_b = outside_values[entry] + beta[uint64(row_of[i, b]) + uint64(j)], values[entry]
-                    for q in range(uint64(pair_first[b]), uint64(pair_first[b + uint64(1)])):
-                        row = uint64(row_of[j, pair_right[q]])
-                        if row == NO_ROW:
-                            continue
+                    for partner in range(first_partner[j, b], last_partner[j, b]):
+                        q, row = uint64(partners[j, partner, 0]), uint64(partners[j, partner, 1])
                         for right_end in range(uint64(j + 2), block_end):
                             if is_full or alpha[row + right_end] != 0.0:
-                                given = from_rules_in(parent, right_end - begin, rule_parent, rule_prob, rules[q],
-                                                      rules[q + uint64(1)])
+                                given = from_rules(parent, right_end - begin, rule_parent, rule_prob, rules[q],
+                                                   rules[q + uint64(1)])
                                 value += given * alpha[row + right_end]
                                 beta[row + right_end] += given * alpha_b
                         if pair_seen[q] == i:
@@ -214,22 +214,20 @@ def outside(grammar: CompiledGrammar, leaves: np.ndarray, is_full: bool, forbidd
 
                 right_side, left_side = cell_of(i, j - 1, length), cell_of(i + 1, j, length)
                 if j - i == 2:
-                    for a in range(n_interminals):
-                        flat[a] = parent[uint64(BLOCK) * uint64(a) + lane]
-                    give_two_leaves(flat, grammar.two_leaves, grammar.leaf_pairs, leaves[i], tags[i], n_tags[i],
-                                    leaves[j - 1], leaf_beta[i], leaf_beta[j - 1], is_full)
+                    give_two_leaves(parent, lane, grammar.two_leaves, grammar.leaf_pairs, leaves[i], tags[i], n_tags[i],
+                                    leaves[j - 1], leaf_beta[i], leaf_beta[j - 1], is_full, flat)
                 elif is_full:
                     give_beside_all(parent, lane, work.right_edges, grammar.right_edges, j - 1, first[right_side],
                                     last[right_side], values, outside_values, right_received[j - 1])
                     give_beside_all(parent, lane, work.left_edges, grammar.left_edges, i, first[left_side],
                                     last[left_side], values, outside_values, left_received[i])
                 else:
-                    give_beside(parent, lane, right_edges.first, right_edges.parent, right_edges.weight,
-                                right_edges.received, j - 1, first[right_side], last[right_side], symbols, values,
-                                outside_values)
-                    give_beside(parent, lane, left_edges.first, left_edges.parent, left_edges.weight,
-                                left_edges.received, i, first[left_side], last[left_side], symbols, values,
-                                outside_values)
+                    give_beside(parent, lane, right_edges.first, right_edges.last, right_edges.parent,
+                                right_edges.weight, right_edges.received, j - 1, first[right_side], last[right_side],
+                                symbols, values, outside_values)
+                    give_beside(parent, lane, left_edges.first, left_edges.last, left_edges.parent,
+                                left_edges.weight, left_edges.received, i, first[left_side], last[left_side], symbols,
+                                values, outside_values)
 
             if is_block_reached and last_j - i >= 4:
                 least = least_left[i, last_j - 2]
@@ -244,18 +242,9 @@ def outside(grammar: CompiledGrammar, leaves: np.ndarray, is_full: bool, forbidd
                     for entry in range(first[cell], last[cell]):
                         parent[uint64(BLOCK) * uint64(symbols[entry]) + lane] = 0.0
 
+    give_to_tags(grammar.right_leaf, grammar.right_edges, tags, n_tags, right_edges, is_full, right_received, leaf_beta)
+    give_to_tags(grammar.left_leaf, grammar.left_edges, tags, n_tags, left_edges, is_full, left_received, leaf_beta)
     for t in range(length):
-        if not is_full:
-            for edge in range(work.right_edges.first[t, n_interminals]):
-                right_received[0, work.right_edges.number[t, edge]] = work.right_edges.received[t, edge]
-            for edge in range(work.left_edges.first[t, n_interminals]):
-                left_received[0, work.left_edges.number[t, edge]] = work.left_edges.received[t, edge]
-        row = t if is_full else 0
-        give_to_tags(grammar.right_leaf, grammar.right_edges, tags[t], n_tags[t], right_received[row], leaf_beta[t])
-        give_to_tags(grammar.left_leaf, grammar.left_edges, tags[t], n_tags[t], left_received[row], leaf_beta[t])
-        if not is_full:
-            right_received[0] = 0.0
-            left_received[0] = 0.0
         cell = cell_of(t, t + 1, length)
         if is_constrained:
             clear(leaf_beta[t], 0.0, forbidden, cell, n_interminals)

@@ -137,6 +137,19 @@ def gather_4(typing_context, target, at, weight, index, first, last, source):
 
 
 @_compiled_inline
+def nonzero_64(typing_context, source, at):
+    """Bit n is set where source[at + n] is not 0, n < 64."""
+    def generate(context, builder, signature, arguments):
+        many = ir.VectorType(ir.DoubleType(), 64)
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        place = builder.bitcast(builder.gep(data, [arguments[1]]), many.as_pointer())
+        is_set = builder.fcmp_unordered("!=", builder.load(place, align=8), ir.Constant(many, [0.0] * 64))
+        return builder.bitcast(is_set, ir.IntType(64))
+
+    return types.uint64(source, types.uint64), generate
+
+
+@_compiled_inline
 def signs_4(typing_context, source, at, smallest):
     """Bit n is set where source[at + n] is not 0, bit n + 4 where it is not 0 and below `smallest`."""
     def generate(context, builder, signature, arguments):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numba import njit, uint64
 
-from pcfg_artifact.parsing.vectors import add_4, add_row, exchange_rows, gather_4, set_row, signs_4
+from pcfg_artifact.parsing.vectors import add_4, add_row, exchange_rows, gather_4, nonzero_64, set_row, signs_4
 
 
 @njit
@@ -34,3 +34,16 @@ def test_vectors_equal_numpy(at, begin, n):
     np.testing.assert_allclose(target, expected, rtol=1e-14)
     four = source[begin:begin + 4]
     assert [signs >> lane & 1 for lane in range(8)] == [*(four != 0), *((four != 0) & (four < 0.5))]
+
+
+@njit
+def found_in(source, at):
+    return nonzero_64(source, at)
+
+
+@pytest.mark.parametrize("at", [0, 3])
+def test_numbers_among_zeros_are_found_by_bits(at):
+    source = np.zeros(70)
+    source[[at, at + 1, at + 17, at + 63]] = [1.0, -1.0, 5e-324, np.nan]
+    source[at + 5] = -0.0
+    assert found_in(source, np.uint64(at)) == 1 | 1 << 1 | 1 << 17 | 1 << 63
