@@ -92,7 +92,7 @@ def load_tokenizer(folder: Path, **options: Any) -> Any:
     try:
         return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False, **options)
     except Exception as error:  # tokenizers raises bare Exceptions, and a foreign file can cause any
-        raise UsageError(f"{folder} cannot be loaded: its tokenizer is damaged ({_first_line(error)}); save a fast "
+        raise UsageError(f"{folder} cannot be loaded: its tokenizer is damaged ({_one_line(error)}); save a fast "
                          f"tokenizer there with save_pretrained") from error
 
 
@@ -101,7 +101,7 @@ def _check_config(folder: Path) -> None:
         n_layers = getattr(AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False),
                            "num_hidden_layers", 0)
     except Exception as error:  # a foreign config.json can cause any
-        raise UsageError(f"{folder / 'config.json'} describes no model that transformers knows ({_first_line(error)}); "
+        raise UsageError(f"{folder / 'config.json'} describes no model that transformers knows ({_one_line(error)}); "
                          f"give a folder written by save_pretrained") from error
     # Each layer is an object in memory before a weight is read: a number in a small file must not fill the machine.
     if isinstance(n_layers, int) and not 0 <= n_layers <= MOST_LAYERS:
@@ -123,10 +123,16 @@ def _load_weights(kind: Any, folder: Path, **options: Any) -> Any:
     _check_config(folder)
     try:
         model, found = kind.from_pretrained(folder, local_files_only=True, trust_remote_code=False,
-                                            use_safetensors=True, output_loading_info=True, **options)
+                                            use_safetensors=True, output_loading_info=True,
+                                            ignore_mismatched_sizes=True, **options)  # refused below, by name
     except Exception as error:  # a foreign file can cause any
-        raise UsageError(f"{folder} cannot be loaded as {KINDS[kind]} ({_first_line(error)}); give a folder written "
+        raise UsageError(f"{folder} cannot be loaded as {KINDS[kind]} ({_one_line(error)}); give a folder written "
                          f"by save_pretrained, with config.json and the weights as safetensors") from error
+    other_shapes = sorted(f"{name} is {_shape(there)}, expected {_shape(wanted)}"
+                          for name, there, wanted in found["mismatched_keys"])
+    if other_shapes:
+        raise UsageError(f"{len(other_shapes)} weights of {folder} have another shape than {folder / 'config.json'} "
+                         f"describes: {_some(other_shapes)}; correct config.json, or save the model again")
     missing = sorted(name for name in found["missing_keys"] if not name.startswith(UNREAD))
     if missing:
         others = sorted(found["unexpected_keys"])
@@ -159,7 +165,11 @@ def _some(names: list[str]) -> str:
     return ", ".join(names[:SHOWN_NAMES]) + (", ..." if len(names) > SHOWN_NAMES else "")
 
 
-def _first_line(error: Exception) -> str:
+def _shape(sizes: Iterable[int]) -> str:
+    return " x ".join(map(str, sizes))
+
+
+def _one_line(error: Exception) -> str:
     """What a library says, in one line; some say nothing."""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__
+    said = " ".join(str(error).split())
+    return f"{type(error).__name__}: {said[:300]}" if said else type(error).__name__

@@ -26,6 +26,7 @@ from pcfg_artifact.parsing.prefix_grammar import PrefixGrammar, prefix_grammar
 from pcfg_artifact.parsing.reference import log_of
 
 FIRST_ROOM = 31  # words: one word of a mask holds 32 fenceposts and more
+SMALL = 32 << 20  # bytes that are had without asking: the question takes longer than a short sentence
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,6 +263,8 @@ def _larger(array: np.ndarray, n: int) -> np.ndarray:
 
 def _check_memory(needed: int, length: int) -> None:
     """Refuse a sentence whose chart may not fit, instead of being killed half-way."""
+    if needed <= SMALL:
+        return
     available = available_memory()
     if needed > available:
         raise UsageError(f"the chart of the first {length:,} words takes {needed / 1e9:.1f} GB more with this grammar, "

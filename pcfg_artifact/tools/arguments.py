@@ -16,6 +16,10 @@ from pcfg_artifact.treebank.leaf_formats import AUTO, LEAF_FORMATS, NON_WORDS
 from pcfg_artifact.treebank.reading import Treebank, read_treebank
 
 LARGEST = 2**31 - 1  # of a count: what no treebank, corpus or machine has, and every kernel can hold
+REMOVED = {"traces": "traces and empty words", "empty_trees": "trees without a word",
+           "emptied_nodes": "nodes left without a word", "function_tags": "function tags and indices of labels",
+           "alternative_labels": "alternatives of labels, all but the first",
+           "same_label_unaries": "nodes over one node of the same label", "outer_brackets": "outer brackets"}
 
 
 def add_treebank_arguments(parser: argparse.ArgumentParser, what: str = "", **options: Any) -> None:
@@ -36,7 +40,7 @@ def load_treebank(args: argparse.Namespace) -> Treebank:
         print(f"{len(treebank.bad_trees):,} places left out, {treebank.n_raw:,} trees read", file=sys.stderr)
     if n := treebank.cleaning.get("non_words"):
         print(f"removed: {n:,} leaves and nodes that hold no words ({', '.join(sorted(NON_WORDS))})", file=sys.stderr)
-    for count, what in (("traces", "traces and empty words"), ("empty_trees", "trees without a word")):
+    for count, what in REMOVED.items():
         if n := treebank.cleaning.get(count):
             print(f"removed: {n:,} {what}", file=sys.stderr)
     if n := treebank.cleaning.get("lemmas"):

@@ -49,14 +49,19 @@ def run(args: argparse.Namespace) -> int:
     if args.out is not None:
         storage.write_text(args.out, found.to_csv(index=False))
     for name, folder, frame in (("A", args.run_a, a), ("B", args.run_b, b)):
-        n_judged = int(results.is_judged(frame["verdict"]).sum())
-        print(f"{name}: {folder}, {len(frame):,} numbers, "
-              + (f"{n_judged:,} judged" if n_judged else "none judged (run the stage verify for verdicts)"))
+        print(f"{name}: {folder}, {len(frame):,} numbers, {how_many_judged(frame['verdict'])}")
     for name, here, there in (("A", a, b), ("B", b, a)):
         if alone := [stage for stage in here["stage"].unique() if stage not in set(there["stage"])]:
             print(f"only {name} has numbers of {', '.join(alone)}")
     print_differences(found, claims, None if args.all else args.n)
     return 1 if found["judged"].any() or len(claims) else 0
+
+
+def how_many_judged(verdicts: pd.Series) -> str:
+    if n_judged := int(results.is_judged(verdicts).sum()):
+        return f"{n_judged:,} judged"
+    return "none judged (" + ("no expected number applies to this run" if verdicts.notna().any()
+                              else "run the stage verify for verdicts") + ")"
 
 
 def differences(a: pd.DataFrame, b: pd.DataFrame, least: float = 0.0) -> pd.DataFrame:

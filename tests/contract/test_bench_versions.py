@@ -1,6 +1,7 @@
-"""bench versions, threads and prefix: two checkouts in one process, threads, a grammar that a peer can hold."""
+"""bench versions, threads and prefix: two checkouts in one process, threads, a peer's exact sums."""
 
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,7 +10,6 @@ from pcfg_artifact.cli import main
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.parsing import inside_outside
-from pcfg_artifact.parsing.prefix_grammar import left_corner_matrix
 from pcfg_artifact.tools import bench_prefix, bench_threads, bench_versions
 
 SENTENCES = [["she", "eats", "fish"] * 3, ["eats"] * 7, ["she", "fish", "eats", "she", "fish"] * 4]
@@ -77,14 +77,25 @@ def test_bench_threads_compares_one_thread_with_all_cores(tiny_grammar, small_ro
     assert all(row["times as fast"] == 1.0 for row in rows[::2])
 
 
-def test_a_grammar_without_left_recursion_is_proper_and_keeps_the_other_rules():
-    grammar = PCFG.from_rules(
-        root={"S": 0.5, "T": 0.5},
-        binary=[("S", "S", "a", 0.5), ("S", "T", "a", 0.25), ("S", "a", "T", 0.25), ("T", "a", "a", 1.0),
-                ("U", "U", "a", 0.5), ("U", "S", "a", 0.5)],
-        lexical=[("a", "x", 1.0)])
-    kept = bench_prefix.without_left_recursion(grammar)
-    assert kept.is_proper
-    assert kept.nonterminals == ("S", "T", "a")  # U has no other rule
-    assert sorted(kept.binary_prob.tolist()) == [0.5, 0.5, 1.0]
-    assert not np.tril(left_corner_matrix(kept)[:, :2].toarray()).any()
+def test_genlm_sums_until_nothing_changes(tiny_grammar, monkeypatch):
+    class Rules:
+        def __init__(self, semiring, start, words):
+            self.rules = []
+
+        def add(self, *rule):
+            self.rules.append(rule)
+
+        def agenda(self):
+            return "gave up"
+
+        def naive_bottom_up(self):
+            return "exact"
+
+    installed = SimpleNamespace(CFG=Rules, Float=float, EarleyLM=lambda rules: (rules, rules.agenda()))
+    monkeypatch.setitem(sys.modules, "genlm", SimpleNamespace(grammar=installed))
+    monkeypatch.setitem(sys.modules, "genlm.grammar", installed)
+    rules, total = bench_prefix.genlm_model(tiny_grammar)
+    assert total == "exact"
+    assert rules.agenda() == "gave up"  # theirs again afterwards
+    n_roots = np.count_nonzero(tiny_grammar.root)
+    assert len(rules.rules) == n_roots + len(tiny_grammar.binary) + len(tiny_grammar.lexical)

@@ -115,4 +115,6 @@ def test_what_cleaning_takes_out_of_a_treebank_is_counted_on_the_screen(tmp_path
     said = capsys.readouterr().err.splitlines()
     assert said == ["removed: 40 leaves and nodes that hold no words (CODE, ID, METADATA)",
                     "removed: 20 traces and empty words", "removed: 20 trees without a word",
+                    "removed: 20 nodes left without a word", "removed: 40 function tags and indices of labels",
+                    "removed: 20 outer brackets",
                     "leaves are word-lemma: 40 lemmas cut off (detected; --leaf-format plain keeps them)"]

@@ -92,6 +92,12 @@ def test_a_difference_that_nobody_judges_is_listed_and_exits_0(tmp_path, capsys)
     assert compared(capsys, tmp_path / "a", tmp_path / "c")[0] == 0
 
 
+def test_a_judged_run_to_which_nothing_applies_is_not_sent_to_the_judge_again(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(globals(), "UNJUDGED", {cell[:3] for cell in NUMBERS})
+    said = compared(capsys, write_run(tmp_path / "a"), tmp_path / "a")[1]
+    assert "none judged (no expected number applies to this run)" in said.out
+
+
 def test_numbers_in_one_run_only_are_listed_and_counted(tmp_path, capsys):
     a = write_run(tmp_path / "a", {("table9", "new", "x", "count"): 7.0})
     b = write_run(tmp_path / "b", {cell("built"): None})

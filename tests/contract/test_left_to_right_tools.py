@@ -136,6 +136,7 @@ def test_a_sentence_whose_chart_does_not_fit_is_refused(tool, how, grammar_folde
         monkeypatch.setattr("pcfg_artifact.parsing.prefix.kernels.new_state", refuse)
     else:
         monkeypatch.setattr("pcfg_artifact.parsing.prefix.available_memory", lambda: 10_000)
+        monkeypatch.setattr("pcfg_artifact.parsing.prefix.SMALL", 0)
     monkeypatch.setattr("sys.stdin", io.StringIO("dogs " * 60 + "\n"))
     assert main([tool, "--grammar", grammar_folder, *(["dogs " * 60] if tool == "next" else [])]) == 2
     said = capsys.readouterr().err

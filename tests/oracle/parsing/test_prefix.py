@@ -339,3 +339,11 @@ def test_an_empty_sentence_has_a_first_word_and_no_probability(tiny_grammar):
 def test_a_word_id_of_another_grammar_is_refused(tiny_grammar):
     with pytest.raises(UsageError, match="word id 17 is outside"):
         Prefix(tiny_grammar).extend(17)
+
+
+def test_a_short_sentence_does_not_ask_how_much_memory_is_free(tiny_grammar, monkeypatch):
+    def ask():
+        raise AssertionError("the question takes longer than the sentence")
+
+    monkeypatch.setattr("pcfg_artifact.parsing.prefix.available_memory", ask)
+    assert next_words(tiny_grammar, ["she", "eats", "fish"]).impossible_at is None
