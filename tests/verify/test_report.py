@@ -28,7 +28,7 @@ const outside = [...document.querySelectorAll('body *')].filter(element => !elem
   && !element.closest('svg') && box(element).right > window.innerWidth + 1).map(element => element.tagName);
 const narrowest = Math.min(...[...document.querySelectorAll('.claims td:first-child')].map(cell => box(cell).width));
 document.getElementById('measured').textContent = JSON.stringify({
-  figures: rows, claim: narrowest, outside: outside,
+  figures: rows, claim: narrowest, outside: outside, planted: window.planted ?? null,
   scroll: document.documentElement.scrollWidth, window: window.innerWidth,
   ink: getComputedStyle(document.body).color, paper: getComputedStyle(document.body).backgroundColor,
   line: getComputedStyle(document.querySelector('figure svg path[style*="--c1"]') || document.body).stroke});
@@ -92,6 +92,45 @@ def test_the_browser_would_see_an_error_and_an_overflow(browse):
     seen, complaints = browse(PHONE, planted=planted)
     assert seen["outside"] == ["P"]
     assert any("planted" in complaint for complaint in complaints)
+
+
+# What a reader does with the keyboard alone: down the chart to shorter spans, through the layers of the transformer.
+KEYS = """<script>
+const about = () => document.querySelector('#look .about h3').innerText;
+const press = key => document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {key: key, bubbles: true}));
+const states = () => [...document.querySelectorAll('#look .triangle button')].map(cell => cell.dataset.state);
+document.querySelector('#look .triangle .chosen').focus();
+window.planted = {whole: about()};
+press('ArrowDown');
+window.planted.shorter = about();
+press('ArrowRight');
+window.planted.right = about();
+press('ArrowRight');
+window.planted.beyond = about();
+const layer = document.getElementById('look-layer');
+layer.value = 1;
+layer.dispatchEvent(new Event('input'));
+Object.assign(window.planted, {facts: document.querySelector('#look .about').innerText, states: states(),
+  said: document.querySelector('#look output').innerText, trees: document.querySelectorAll('#look .tree svg').length,
+  hidden: document.getElementById('plain').hidden});
+</script>"""
+
+
+@pytest.mark.browser
+def test_the_explorer_is_used_by_keyboard(browse, finished):
+    seen, complaints = browse(DESK, planted=KEYS)
+    found, words = seen["planted"], json.loads(re.search(r'id="explored">(.+?)</script>', finished.text("report.html"),
+                                                         re.DOTALL).group(1))[0]["words"]
+    assert found["whole"] == " ".join(words)
+    assert found["shorter"] == " ".join(words[:-1])
+    assert found["right"] == found["beyond"] == " ".join(words[1:])  # nothing lies beyond the edge
+    assert "marginal" in found["facts"]
+    assert {"held", "inside", "empty"} >= set(found["states"]) > {"held"}
+    assert found["said"].startswith("1 of ")
+    assert found["trees"] == 3
+    assert found["hidden"]
+    assert complaints == []
+    assert len(finished.text("report.html")) < 3_000_000
 
 
 @pytest.mark.browser
