@@ -18,6 +18,7 @@ from pcfg_artifact.errors import StageError, UsageError
 from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.machine import Machine, peak_memory_mb, reset_peak_memory
 from pcfg_artifact.planning import EXPECTED, TREEBANK, Stage
+from pcfg_artifact.progress import say
 
 MEASURING = (
     Stage("grammar", (TREEBANK,), "learn the PCFG from the treebank"),
@@ -75,15 +76,15 @@ def run(profile: config.Profile, out: Path, stages: Sequence[Stage], *, force: b
             if reason:
                 # Before the first stage that runs: a finished run needs nothing of the machine.
                 if not n_run and (remark := planning.refuse_early(profile, out, stages, force)):
-                    _log(remark)
-                _log(f"[{stage.name}] {stage.what} ({reason})")
+                    say(remark)
+                say(f"[{stage.name}] {stage.what} ({reason})")
                 seconds = run_stage(profile, out, stage, inputs, machine, force)
-                _log(f"[{stage.name}] done in {seconds:.1f} s")
+                say(f"[{stage.name}] done in {seconds:.1f} s")
                 n_run += 1
             else:
-                _log(f"[{stage.name}] skipped: same code, same config, same inputs")
+                say(f"[{stage.name}] skipped: same code, same config, same inputs")
         if not n_run:
-            _log(f"nothing to do: every stage is done in {out}")
+            say(f"nothing to do: every stage is done in {out}")
     if "verify" not in [stage.name for stage in stages]:
         return 0
     verdict = artifacts.Folder(out / "verify")
@@ -127,7 +128,3 @@ def _verified(folder: Path) -> Path:
         raise UsageError(f"{folder.name!r} is not done in {folder.parent}; run it first")
     manifest.verify(folder)
     return folder
-
-
-def _log(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

@@ -1,4 +1,5 @@
-"""The one progress bar: on a terminal it is drawn, elsewhere nothing is."""
+"""What a person sees while work is done: the one progress bar (on a terminal it is drawn, elsewhere nothing is), and
+lines beside the results."""
 
 from __future__ import annotations
 
@@ -25,3 +26,8 @@ def progress(items: Iterable[Item], *, total: int | None = None, desc: str = "")
 def no_progress(items: Iterable[Item], *, total: int | None = None, desc: str = "") -> Iterator[Item]:
     """The items and nothing else: the default of libraries."""
     return iter(items)
+
+
+def say(line: str) -> None:
+    """A line on standard error, where results are not."""
+    print(line, file=sys.stderr, flush=True)

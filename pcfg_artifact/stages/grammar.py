@@ -12,14 +12,17 @@ from pcfg_artifact.grammar.expectation import frequencies
 from pcfg_artifact.grammar.sizes import grammar_sizes
 from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.machine import Machine
-from pcfg_artifact.progress import progress
+from pcfg_artifact.progress import progress, say
 from pcfg_artifact.treebank.binarise import VARIANTS
+from pcfg_artifact.treebank.losses import losses
 from pcfg_artifact.treebank.reading import read_treebank
 from pcfg_artifact.treebank.splits import split
 
 
 def run(cfg: GrammarConfig, inputs: Inputs, out: StageDir, machine: Machine) -> None:
     treebank = read_treebank(inputs.source, skip_bad_trees=cfg.skip_bad_trees, progress=progress)
+    for line in losses(treebank):
+        say(line)
     parts = split(treebank)
     for name, trees in (("train", parts.train), ("test", parts.test)):
         out.write_text(f"{name}.trees", "".join(f"{tree}\n" for tree in trees))

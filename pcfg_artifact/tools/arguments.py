@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -11,15 +10,12 @@ from typing import Any
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.grammar.rulefile import from_text
-from pcfg_artifact.progress import progress
-from pcfg_artifact.treebank.leaf_formats import AUTO, LEAF_FORMATS, NON_WORDS
+from pcfg_artifact.progress import progress, say
+from pcfg_artifact.treebank.leaf_formats import AUTO, LEAF_FORMATS
+from pcfg_artifact.treebank.losses import losses
 from pcfg_artifact.treebank.reading import Treebank, read_treebank
 
 LARGEST = 2**31 - 1  # of a count: what no treebank, corpus or machine has, and every kernel can hold
-REMOVED = {"traces": "traces and empty words", "empty_trees": "trees without a word",
-           "emptied_nodes": "nodes left without a word", "function_tags": "function tags and indices of labels",
-           "alternative_labels": "alternatives of labels, all but the first",
-           "same_label_unaries": "nodes over one node of the same label", "outer_brackets": "outer brackets"}
 
 
 def add_treebank_arguments(parser: argparse.ArgumentParser, what: str = "", **options: Any) -> None:
@@ -34,22 +30,8 @@ def add_treebank_arguments(parser: argparse.ArgumentParser, what: str = "", **op
 def load_treebank(args: argparse.Namespace) -> Treebank:
     treebank = read_treebank(args.treebank, skip_bad_trees=args.skip_bad_trees, progress=progress,
                              leaf_format=args.leaf_format)
-    for bad in treebank.bad_trees:
-        print(f"left out: {bad}", file=sys.stderr)
-    if treebank.bad_trees:
-        print(f"{len(treebank.bad_trees):,} places left out, {treebank.n_raw:,} trees read", file=sys.stderr)
-    if n := treebank.cleaning.get("non_words"):
-        print(f"removed: {n:,} leaves and nodes that hold no words ({', '.join(sorted(NON_WORDS))})", file=sys.stderr)
-    for count, what in REMOVED.items():
-        if n := treebank.cleaning.get(count):
-            print(f"removed: {n:,} {what}", file=sys.stderr)
-    if n := treebank.cleaning.get("lemmas"):
-        why = "detected; --leaf-format plain keeps them" if args.leaf_format == AUTO else "as --leaf-format says"
-        print(f"leaves are word-lemma: {n:,} lemmas cut off ({why})", file=sys.stderr)
-    for name in treebank.passed_over:
-        print(f"passed over: {name} does not begin with a bracket", file=sys.stderr)
-    for renamed in treebank.renamed:
-        print(f"renamed: {renamed}", file=sys.stderr)
+    for line in losses(treebank, args.leaf_format):
+        say(line)
     return treebank
 
 
@@ -103,7 +85,7 @@ def load_grammar(path: Path) -> PCFG:
     """A grammar folder, or a text file of rules; says on the screen what of it is left out."""
     grammar = _read_grammar(path)
     if grammar.written is not None and (rules := grammar.written.zero_rules()):
-        print(f"left out: {len(rules):,} rules of probability 0 of {path} (first: `{rules[0]}`)", file=sys.stderr)
+        say(f"left out: {len(rules):,} rules of probability 0 of {path} (first: `{rules[0]}`)")
     return grammar
 
 

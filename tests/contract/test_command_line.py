@@ -118,3 +118,8 @@ def test_what_cleaning_takes_out_of_a_treebank_is_counted_on_the_screen(tmp_path
                     "removed: 20 nodes left without a word", "removed: 40 function tags and indices of labels",
                     "removed: 20 outer brackets",
                     "leaves are word-lemma: 40 lemmas cut off (detected; --leaf-format plain keeps them)"]
+    run = tmp_path / "run"
+    assert main(["--treebank", str(tmp_path / "a.psd"), "--only", "grammar", "--set", "grammar.cutoff=0",
+                 "--out", str(run)]) == 0  # and so does a run
+    counted = capsys.readouterr().err.splitlines()[1:-1]
+    assert counted == [*said[:-1], "leaves are word-lemma: 40 lemmas cut off (detected)"]
