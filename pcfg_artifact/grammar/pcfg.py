@@ -14,7 +14,7 @@ import numpy as np
 from pcfg_artifact import storage
 from pcfg_artifact.errors import GrammarError
 from pcfg_artifact.grammar.unknown import UNKNOWN, signature
-from pcfg_artifact.grammar.written import ROOT, WrittenGrammar
+from pcfg_artifact.grammar.written import ROOT, Word, WrittenGrammar, rule_text
 
 MASS_TOLERANCE = 1e-9  # sums of up to ~10^5 probabilities in float64 stay far below this
 FORMAT = "pcfg_artifact grammar"
@@ -126,15 +126,16 @@ class PCFG:
             head, word = next((a, w) for a, w, _ in lexical if a in both)
             left, right = next((b, c) for a, b, c, _ in binary if a == head)
             raise GrammarError(
-                f"{head!r} heads both binary and lexical rules, {_rule(head, left, right)} and {_rule(head)} {word!r}; "
-                f"in-terminals and pre-terminals must be disjoint: give the words a symbol of their own", head)
+                f"{head!r} heads both binary and lexical rules, {rule_text(head, left, right)} and "
+                f"{rule_text(head, Word(word))}; in-terminals and pre-terminals must be disjoint: give the words a "
+                f"symbol of their own", head)
         index = {name: a for a, name in enumerate(interminals + preterminals)}
         word_index = {w: i for i, w in enumerate(words)}
         for a, b, c, _ in binary:
             for name in (b, c):
                 if name not in index:
-                    raise GrammarError(f"{name!r} in the rule {_rule(a, b, c)} heads no rule; every non-terminal needs "
-                                       f"at least one", name)
+                    raise GrammarError(f"{name!r} in the rule {rule_text(a, b, c)} heads no rule; every non-terminal "
+                                       f"needs at least one", name)
         for name in root:
             if name not in index:
                 raise GrammarError(f"{name!r} in the root distribution heads no rule; every non-terminal needs at "
@@ -266,9 +267,3 @@ class PCFG:
             raise GrammarError(f"{path}: {error}") from error
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
             raise GrammarError(f"{path}: the grammar's parts do not fit together ({error}); learn it again") from error
-
-
-def _rule(parent: str, *children: str) -> str:
-    """A rule for a message: one line, whatever its symbols are called."""
-    names = [name if name.isprintable() else repr(name) for name in (parent, *children)]
-    return " ".join([names[0], "->", *names[1:]])

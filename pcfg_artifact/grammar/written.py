@@ -25,7 +25,14 @@ class Production(NamedTuple):
     prob: float
 
     def __str__(self) -> str:
-        return " ".join([self.head, "->", *(repr(x.text) if isinstance(x, Word) else x for x in self.items)])
+        return rule_text(self.head, *self.items)
+
+
+def rule_text(head: str, *items: str | Word) -> str:
+    """A rule for a message: one line, whatever its symbols are called."""
+    names = [repr(item.text) if isinstance(item, Word) else item if item.isprintable() else repr(item)
+             for item in (head, *items)]
+    return " ".join([names[0], "->", *names[1:]])
 
 
 @dataclass(frozen=True, eq=False)

@@ -46,3 +46,9 @@ def test_comments_and_blank_lines_are_passed_over():
 def test_a_line_that_is_no_rule_is_named(line):
     with pytest.raises(GrammarError, match="mine.txt, line 2"):
         from_text(f"ROOT -> A 1.0\n{line}\n", "mine.txt")
+
+
+def test_a_refusal_is_one_line_whatever_symbols_are_called():
+    with pytest.raises(GrammarError) as refused:  # a unary rule, so that it is read as a written grammar
+        from_text('ROOT -> S 1.0\nS -> "\\u2028" "\\nX" 1.0\n"\\u2028" -> T 1.0\nT -> \'a\' 1.0\n', "f.txt")
+    assert str(refused.value).startswith("f.txt, line 2: '\\nX' in the rule `S -> '\\u2028' '\\nX'` heads no rule")
