@@ -13,6 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from pcfg_artifact import __version__
 from pcfg_artifact.errors import ArtifactError, UsageError
 
 # Each is a module of pcfg_artifact.tools with add_arguments(parser), run(args) -> exit code, and an EXAMPLE; the module
@@ -152,6 +153,7 @@ def _run_pipeline(arguments: Sequence[str]) -> int:
                         help="help to train the models of RUN, which another machine runs (docs/CLUSTER.md)")
     parser.add_argument("--executor", metavar="dask://HOST:PORT",
                         help="a Dask cluster for the jobs of marginals, probe and control (docs/CLUSTER.md)")
+    parser.add_argument("--version", action="version", version=f"pcfg_artifact {__version__}")
     parser.add_argument("--dry-run", action="store_true", help="print the plan with its costs, and do nothing")
     args = parser.parse_args(arguments)
     if args.follow is not None:

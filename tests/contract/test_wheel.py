@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import pcfg_artifact
+
 ROOT = Path(__file__).parents[2]
 PROGRAM = "pcfg-artifact"
 
@@ -44,6 +46,10 @@ def test_every_package_is_listed():
     listed = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"])
     found = {".".join(path.parent.relative_to(ROOT).parts) for path in (ROOT / "pcfg_artifact").rglob("__init__.py")}
     assert listed == found | {"pcfg_artifact.expected_results"}
+
+
+def test_the_wheel_has_the_version_of_the_package(wheel):
+    assert wheel.name.startswith(f"pcfg_artifact-{pcfg_artifact.__version__}-")
 
 
 def test_the_wheel_holds_every_file_of_the_package_and_the_expected_results(wheel):
