@@ -55,6 +55,7 @@ class Relation:
     needs_layers: int
     reason: str  # why this number
     source: str = THE_PAPER  # whose claim it is
+    is_central: bool = False  # one of those that the paper's answer rests on; a report names them first
 
     @property
     def is_paper(self) -> bool:
@@ -83,7 +84,7 @@ KINDS: dict[str, tuple[tuple[str, ...], str, float | None]] = {
     "alike": (("first", "second"), "bound", None),
 }
 COMMON = {"id", "claim", "paper", "says", "scale", "kind", "for_each", "reason", "needs_layers", "direction",
-          "variants", "source", "strict"}
+          "variants", "source", "strict", "central"}
 STRICT = math.nextafter(0.0, 1.0)  # the least that is more than nothing
 
 
@@ -143,6 +144,8 @@ def _parse(item: Any) -> Relation:
         raise refuse(f"its source is {item['source']!r}, so it has no place in the paper; leave out one of the two")
     if item["scale"] not in SCALES:
         raise refuse(f"scale is {item['scale']!r}, expected any or paper")
+    if not isinstance(item.get("central", False), bool):
+        raise refuse(f"central is {item['central']!r}, expected true or false")
     number = item.get(number_name, default)
     if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
         raise refuse(f"{number_name} is {number!r}, expected a number")
@@ -159,7 +162,7 @@ def _parse(item: Any) -> Relation:
     return Relation(item["id"], item["claim"], item.get("paper", ""), " ".join(item["says"].split()), item["scale"],
                     kind, for_each, selectors, float(number), item.get("direction", "rising") == "falling",
                     int(item.get("needs_layers", 0)), " ".join(item["reason"].split()),
-                    item.get("source", THE_PAPER))
+                    item.get("source", THE_PAPER), item.get("central", False))
 
 
 def _selector(value: Any, refuse: Callable[[str], ConfigError]) -> Selector:

@@ -16,7 +16,7 @@ from pcfg_artifact.verification.explorer import as_script, likely_spans, trees_o
 from pcfg_artifact.verification.measured import Value, format_number
 from pcfg_artifact.verification.pictures import picture
 from pcfg_artifact.verification.relations import Relation
-from pcfg_artifact.verification.summary import AGAINST, OF_A_CLAIM, banner, counts
+from pcfg_artifact.verification.summary import AGAINST, OF_A_CLAIM, banner, central, counts
 from pcfg_artifact.verification.tables import Entry, Table
 
 MAXIMUM_DEVIATIONS = 100
@@ -65,6 +65,12 @@ class Claim:
     table: str
 
     @property
+    def is_missing(self) -> bool:
+        """One of the central claims, looked at and not shown: the first page says why."""
+        return (self.relation is not None and self.relation.is_central
+                and self.judgement.verdict not in (Verdict.MATCH, Verdict.NOT_APPLICABLE))
+
+    @property
     def words(self) -> str:
         return OF_A_CLAIM.get(self.judgement.verdict, self.judgement.verdict.value)
 
@@ -105,6 +111,7 @@ def render(page: Page) -> str:
     return template.render(
         css=Markup((folder / "report.css").read_text(encoding="utf-8")), run=page.run, facts=page.facts,
         passed=passed(page.judgements), banner=shown_claims, recorded=recorded, claims=claims, tables=page.tables,
+        central=central(page.judgements, page.relations), missing=[claim for claim in claims if claim.is_missing],
         undrawn=page.undrawn, counts=[counts(page.judgements, *against) for against in AGAINST.items()],
         deviations=deviations[:MAXIMUM_DEVIATIONS], n_deviations=len(deviations),
         unjudged=unjudged[:MAXIMUM_DEVIATIONS], n_unjudged=len(unjudged),

@@ -41,6 +41,17 @@ def banner(judgements: Sequence[Judgement], relations: Sequence[Relation]) -> tu
     return ", ".join(filter(None, parts)) + ".", _numbers(judgements)
 
 
+def central(judgements: Sequence[Judgement], relations: Sequence[Relation]) -> str:
+    """One sentence on the claims that the paper's answer rests on: how many are shown, and which are not."""
+    names = {relation.id: relation.claim for relation in relations if relation.is_central}
+    judged = [j for j in judgements if j.name in names and j.verdict != Verdict.NOT_APPLICABLE]
+    if not judged:
+        return ""
+    missing = [names[j.name] for j in judged if j.verdict != Verdict.MATCH]
+    return (f"{len(judged) - len(missing)} of {len(judged)} central claims shown"
+            + (f"; not shown, or not for every seed: {'; '.join(missing)}" if missing else "") + ".")
+
+
 def _some(n: int, words: str) -> str:
     return f"{n} {words}" if n else ""
 
@@ -67,7 +78,8 @@ def summarise(run: Run, judgements: Sequence[Judgement], relations: Sequence[Rel
     judged.sort(key=lambda j: ORDER.index(j.verdict))
     head = [f"{'claim':<64} {'verdict':<18} measured (expected)"]
     foot = [counts(judgements, against, name) for against, name in AGAINST.items()]
-    foot += [*banner(judgements, relations), f"{run.profile}: " + conclusion(judgements)]
+    foot += [*filter(None, (*banner(judgements, relations), central(judgements, relations))),
+             f"{run.profile}: " + conclusion(judgements)]
     lines = [_line(claims.get(j.name, j.name), j) for j in judged]
     numbers = []
     for against in ("table", "record", "paper"):

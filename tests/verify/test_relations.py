@@ -164,6 +164,7 @@ def test_roles_are_resolved_from_the_rows_and_absent_roles_do_not_apply():
     ({"bound": math.nan}, "expected a number"),
     ({"extra": 1}, "unknown keys"),
     ({"scale": "smoke"}, "expected any or paper"),
+    ({"central": "very"}, "central is 'very', expected true or false"),
     ({"says": ""}, "says is missing"),
     ({"cells": {"table": "t", "row": "r"}}, "must have table, row, column"),
     ({"cells": {**LINE, "pick": "median"}}, "unknown pick 'median'"),
