@@ -38,6 +38,8 @@ export PCFG_ARTIFACT_OUT="${PCFG_ARTIFACT_OUT:-$here/runs}"
 if [ "${1:-}" = test ]; then
   shift
   cd "$here"
+  # The whole suite in two processes, a file's tests in one of them: they share what is slow to make.
+  [ $# -gt 0 ] || set -- --numprocesses 2 --dist loadfile
   exec "$python" -m pytest "$@"
 fi
 exec "$python" -m pcfg_artifact "$@"

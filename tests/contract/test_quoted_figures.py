@@ -23,7 +23,8 @@ def claim_table():
             if line.startswith("|")]
     head = next(k for k, row in enumerate(rows) if row[0] == "claims")
     body = rows[head + 2:head + 2 + len(FIRST)]
-    return {name: [row[column] for row in body] for column, name in enumerate(rows[head]) if name in ("smoke", "reduced")}
+    return {name: [row[column] for row in body] for column, name in enumerate(rows[head])
+            if name in ("smoke", "reduced")}
 
 
 @pytest.mark.parametrize("profile", claim_table())

@@ -219,3 +219,14 @@ def test_a_model_of_another_vocabulary_is_refused(finished, run_folder, tmp_path
 
 def test_only_tables_of_the_stage_are_written(finished):
     assert {metric.table for metric in finished.metrics()} == set(tables_of("pretrain"))
+
+
+@pytest.mark.parametrize(("machine", "order"), [(Machine("cpu", 2), ["A1L2", "C1L2", "A2L1"]),
+                                                (Machine("cpu", 1), ["A2L1", "A1L2", "C1L2"])])
+def test_models_side_by_side_start_with_the_deepest_and_others_in_the_profiles_order(monkeypatch, tmp_path, machine,
+                                                                                     order):
+    started = []
+    monkeypatch.setattr(jobs, "run_workers", lambda commands, *_: started.extend(commands) or [])
+    config = dataclasses.replace(load_profile("smoke").pretrain, models=("A2L1", "A1L2"), causal_models=("C1L2",))
+    jobs.train_models(config, StageDir(tmp_path / "pretrain"), machine)
+    assert started == order
