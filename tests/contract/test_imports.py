@@ -55,7 +55,7 @@ def imported_parts(tree: ast.AST):
         elif isinstance(node, ast.ImportFrom) and node.module:
             names = [f"{node.module}.{alias.name}" for alias in node.names]
         for name in names:
-            if name.startswith("pcfg_artifact."):
+            if name.startswith("pcfg_artifact.") and name != "pcfg_artifact.__version__":  # of the package itself
                 yield name.split(".")[1]
 
 
