@@ -29,6 +29,8 @@ LOW_RANK_MODEL = "low rank"
 BY_WIDTH = "f1_by_length"  # two spans of twenty words scatter more than a hundred of two: its widths stay apart
 BEST_LAYER = "best_layer"
 BY_KIND_OF_WORD = "optimum_gap"  # one model's loss above the optimum, divided up in several ways
+# Effects of an intervention by group, by layer and by step, each measured on some dozens of questions.
+EFFECTS_OF_FEW = re.compile(r"intervention_groups|figure_interventions|figure_dynamics .*slope")
 # Rows that rest on eigenvectors: where two eigenvalues are close, another machine may take another one.
 LOW_RANK = re.compile(r"(^|[ ,])k=\d+|low_rank")
 
@@ -118,7 +120,7 @@ def _words(cell: Cell) -> tuple[str, list[str]]:
 
 def is_divided(cell: Cell) -> bool:
     """Whether a number is one of many that a score is divided into, so that few spans or words decide it."""
-    return cell.table in (BY_WIDTH, BY_KIND_OF_WORD)
+    return cell.table in (BY_WIDTH, BY_KIND_OF_WORD) or EFFECTS_OF_FEW.match(f"{cell.table} {cell.row}") is not None
 
 
 def is_low_rank(cell: Cell) -> bool:
