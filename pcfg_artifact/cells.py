@@ -405,6 +405,9 @@ CONSTRUCTED = "theorem_3.2"  # the transformer whose coordinates are known: the 
 STEP = Indexed("step ")
 
 
+STANDARD_ERROR = "standard_error"  # a unit of its own: it scatters in proportion to its size
+
+
 def error_of(column: str) -> str:
     """The standard error of a column's number, over sentences."""
     return f"{column} error"

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy import linalg
 
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.parsing import Chart
 
-Transforms = dict[int, np.ndarray]  # width of the span -> W (k, n), orthonormal rows
+Transforms = dict[int, np.ndarray]  # width of the span -> W (k, n)
 
 STATISTICS = ("marginals", "inside", "outside")
-# Entries of an eigenvector that are 0 up to rounding: left in, they would make impossible symbols possible.
+# Entries that are 0 up to rounding: left in, they would make impossible symbols possible.
 ROUNDING = 1e-12
 
 
@@ -44,14 +45,15 @@ class Correlations:
         self.n_sentences += 1
 
     def transforms(self, rank: int) -> Transforms:
-        """W of every width that was seen: the leading `rank` eigenvectors of its X, or all of fewer."""
+        """W of every width that was seen: a basis of the leading `rank` eigenvectors of its X, or of all of fewer."""
         self._check(rank)
-        return {width: leading_eigenvectors(total, rank) for width, total in enumerate(self._sums) if total.any()}
+        return {width: steady_basis(leading_eigenvectors(total, rank))
+                for width, total in enumerate(self._sums) if total.any()}
 
     def shared_transform(self, rank: int) -> Transforms:
         """One W for all widths, from the sum of their X."""
         self._check(rank)
-        return {2: leading_eigenvectors(self._sums.sum(axis=0), rank)}
+        return {2: steady_basis(leading_eigenvectors(self._sums.sum(axis=0), rank))}
 
     def _check(self, rank: int) -> None:
         if rank < 1:
@@ -84,6 +86,23 @@ def span_vectors(chart: Chart, interminals: np.ndarray, statistic: str) -> np.nd
 
 def leading_eigenvectors(matrix: np.ndarray, rank: int) -> np.ndarray:
     """(rank, n) orthonormal rows, largest eigenvalue first."""
-    vectors = np.linalg.eigh(matrix)[1][:, ::-1][:, :rank].T
-    return np.where(np.abs(vectors) < ROUNDING, 0.0, vectors)
+    return _without_rounding(np.linalg.eigh(matrix)[1][:, ::-1][:, :rank].T)
 
+
+def steady_basis(vectors: np.ndarray) -> np.ndarray:
+    """(k, n) rows that span the same space: k symbols stand for themselves, the others are mixtures of them.
+
+    W+ W is the same for every basis, its rounding is not.  It has entries of 1e-9, which orthonormal eigenvectors sum
+    up from terms of about 1: nine digits are lost, and a span that rests on such entries alone keeps seven.  Here most
+    of them are entries of W+ itself.
+    """
+    k = len(vectors)
+    _, triangle, order = linalg.qr(vectors, mode="economic", pivoting=True)
+    steady = np.zeros_like(vectors)
+    steady[:, order[:k]] = np.eye(k)
+    steady[:, order[k:]] = linalg.solve_triangular(triangle[:, :k], triangle[:, k:])
+    return _without_rounding(steady[np.argsort(order[:k])])
+
+
+def _without_rounding(vectors: np.ndarray) -> np.ndarray:
+    return np.where(np.abs(vectors) < ROUNDING, 0.0, vectors)

@@ -22,9 +22,9 @@ MOVED = "moved words"  # masked words whose own state was changed
 def estimate_rows(cell_of: Callable[[str], Cell], estimates: Mapping[str, Effect], seed: int) -> Iterator[Metric]:
     """Each statistic and its standard error; one that has no value, such as a correlation with nothing, has no row."""
     for name, (value, error, n) in estimates.items():
-        for column, number in ((name, value), (cells.error_of(name), error)):
+        for column, number, unit in ((name, value, "fraction"), (cells.error_of(name), error, cells.STANDARD_ERROR)):
             if np.isfinite(number):
-                yield Metric(*cell_of(column), seed, number, n, "fraction")
+                yield Metric(*cell_of(column), seed, number, n, unit)
 
 
 def middle_rows(model: str, outcome: LayerOutcome, seed: int) -> Iterator[Metric]:

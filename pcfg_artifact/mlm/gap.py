@@ -31,9 +31,10 @@ def distance_rows(gap: Gap, unigram: float, cell: Callable[[str], Cell], seed: i
     """Perplexities of model, optimum and unigram on the same words, and what lies between, in nats."""
     n, (excess, error) = len(gap.model), gap.excess()
     perplexities = {"model": gap.model.mean(), "exact": gap.exact.mean(), "unigram": unigram}
-    nats = {"kl": gap.divergence.mean(), "excess": excess, "excess_standard_error": error}
+    nats = {"kl": gap.divergence.mean(), "excess": excess}
     return [*(Metric(*cell(column), seed, math.exp(value), n, "perplexity") for column, value in perplexities.items()),
-            *(Metric(*cell(column), seed, float(value), n, "nats") for column, value in nats.items())]
+            *(Metric(*cell(column), seed, float(value), n, "nats") for column, value in nats.items()),
+            Metric(*cell("excess_standard_error"), seed, error, n, cells.STANDARD_ERROR)]
 
 
 def circumstance_rows(gap: Gap, known: Mapping[str, np.ndarray], bins: Bins, cell: Callable[[str, str], Cell],

@@ -140,10 +140,10 @@ def best_causal_layer(inputs: Inputs, model: str) -> int:
 def curve_rows(model: str, curves: Curves, seed: int) -> Iterator[Metric]:
     for step, found in curves.items():
         for quantity, (value, error, n) in found.items():
-            for name, number in ((quantity, value), (cells.error_of(quantity), error)):
+            for name, number, unit in ((quantity, value, UNITS.get(quantity, "fraction")),
+                                       (cells.error_of(quantity), error, cells.STANDARD_ERROR)):
                 if math.isfinite(number):
-                    yield Metric(*cells.while_training(model, name, step), seed, number, n,
-                                 UNITS.get(quantity, "fraction"))
+                    yield Metric(*cells.while_training(model, name, step), seed, number, n, unit)
 
 
 def half_way_rows(model: str, curves: Curves, widths: Sequence[int], seed: int) -> Iterator[Metric]:

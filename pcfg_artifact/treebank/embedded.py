@@ -3,8 +3,9 @@
 The source is data: embedded.yaml, templates (Penn trees with holes), and lexicon.yaml.  A hole passes features down, so
 a choice made in one place holds far from it: a subject and its verb agree across a relative clause, a verb prefers the
 nouns it goes with, a fronted `tomorrow` makes the clause a future one, a topic drawn for the sentence colours all its
-words.  A PCFG read off the trees loses exactly that, as it does on English.  This module knows no English: it expands
-whatever the source says (the notation is described at the head of embedded.yaml), the same way for the same seed.
+words.  A PCFG read off the trees loses exactly that, as it does on English.  Finished trees get the irregularities of a
+real treebank (irregular.py).  This module knows no English: it expands whatever the source says (the notation is
+described at the head of embedded.yaml), the same way for the same seed.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 import yaml
 
 from pcfg_artifact.seeding import stream
+from pcfg_artifact.treebank.irregular import Irregularities, make_irregular
 from pcfg_artifact.treebank.tree import Tree
 
 SOURCE = ("embedded.yaml", "lexicon.yaml")  # part of the package, not files of the user
@@ -84,6 +86,7 @@ class Generator:
                             for rule, options in self._rules.items()}
         self._candidates: dict[tuple, tuple[list, list[float]]] = {}
         self._depth = dict.fromkeys(self._rules, 0)
+        self._irregularities = Irregularities(**source["irregular"])
 
     def sentence(self, index: int) -> Tree:
         """Sentence number `index`, which depends on the source and its seed alone."""
@@ -92,7 +95,9 @@ class Generator:
         self._uniform: list[float] = []
         features = {"topic": self._choose(self._source["topics"])}
         [tree] = self._expand("sentence", features)
-        return _spell(tree, self._source["article"])
+        tree = _spell(tree, self._source["article"])
+        # A stream of its own: the words do not depend on what is irregular.
+        return make_irregular(tree, self._irregularities, stream(self._source["seed"], "irregular", index))
 
     # ---- chance ----------------------------------------------------------------------------------------------------
 

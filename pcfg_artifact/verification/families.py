@@ -6,7 +6,7 @@ import math
 import re
 from typing import NamedTuple
 
-from pcfg_artifact.cells import Cell
+from pcfg_artifact.cells import STANDARD_ERROR, Cell
 
 # Stages without training: at the same seed they give the same numbers on every machine, to rounding.
 EXACT_STAGES = ("grammar", "sample", "marginals", "approximate", "construct")
@@ -29,6 +29,8 @@ LOW_RANK_MODEL = "low rank"
 BY_WIDTH = "f1_by_length"  # two spans of twenty words scatter more than a hundred of two: its widths stay apart
 BEST_LAYER = "best_layer"
 BY_KIND_OF_WORD = "optimum_gap"  # one model's loss above the optimum, divided up in several ways
+# Effects of an intervention by group, by layer and by step, each measured on some dozens of questions.
+EFFECTS_OF_FEW = re.compile(r"intervention_groups|figure_interventions|figure_dynamics .*slope")
 # Rows that rest on eigenvectors: where two eigenvalues are close, another machine may take another one.
 LOW_RANK = re.compile(r"(^|[ ,])k=\d+|low_rank")
 
@@ -60,7 +62,7 @@ class Part(NamedTuple):
 
 def family(cell: Cell, unit: str, stage: str, base: str) -> Family:
     """The family of a cell.  Numbers of trained models that name none are of the `base` model."""
-    scale = "nats" if unit in LOGARITHMIC else unit
+    scale = "nats" if unit == "perplexity" else unit
     if is_low_rank(cell):  # a model of its own; a number alone is stable until it jumps, so a table's go together
         return Family(LOW_RANK_MODEL, stage, cell.table, scale)
     model, words = _words(cell)
@@ -118,7 +120,7 @@ def _words(cell: Cell) -> tuple[str, list[str]]:
 
 def is_divided(cell: Cell) -> bool:
     """Whether a number is one of many that a score is divided into, so that few spans or words decide it."""
-    return cell.table in (BY_WIDTH, BY_KIND_OF_WORD)
+    return cell.table in (BY_WIDTH, BY_KIND_OF_WORD) or EFFECTS_OF_FEW.match(f"{cell.table} {cell.row}") is not None
 
 
 def is_low_rank(cell: Cell) -> bool:
@@ -136,12 +138,15 @@ def is_trained(stage: str) -> bool:
 
 # ---- the scale on which numbers of a unit are compared --------------------------------------------------------------
 
-LOGARITHMIC = ("perplexity",)  # a perplexity of 300 scatters three times as far as one of 100
+# A perplexity of 300 scatters three times as far as one of 100.  So do standard errors, down to what counts as none:
+# an effect that is exact has one of rounding alone.
+LOGARITHMIC = {"perplexity": 0.0, STANDARD_ERROR: 0.0005}  # unit -> added before the logarithm
 
 
 def scaled(number: float, unit: str) -> float:
     """The number on the scale on which its scatter does not depend on its size."""
     if unit in LOGARITHMIC:
+        number += LOGARITHMIC[unit]
         return math.log(number) if number > 0 else (-math.inf if number == 0 else math.nan)
     return number
 
@@ -149,7 +154,7 @@ def scaled(number: float, unit: str) -> float:
 def unscaled_width(number: float, width: float, unit: str) -> float:
     """A width on the scale of `scaled`, as a width around a number: the larger of its two sides."""
     if unit in LOGARITHMIC:
-        return number * math.expm1(width) if width < 700 else math.inf
+        return (number + LOGARITHMIC[unit]) * math.expm1(width) if width < 700 else math.inf
     return width
 
 

@@ -19,7 +19,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 import pandas as pd
 
-from pcfg_artifact.cells import SAMPLED_TEST, Cell, find_roles
+from pcfg_artifact.cells import SAMPLED_TEST, STANDARD_ERROR, Cell, find_roles
 from pcfg_artifact.verification.expectations import Record, Rerun
 from pcfg_artifact.verification.families import (
     BEST_LAYER,
@@ -41,7 +41,7 @@ ODDS = 0.01  # one honest run in so many has a number outside its limit; and one
 ROUNDING = 1e-6  # relative: what the file's digits leave out
 # What rounding alone may change, by unit: another machine may break a tie of two trees otherwise.
 FLOOR = {"percent": 0.02, "perplexity": 1e-4, "fraction": 0.0005, "tokens": 0.002, "nats": 0.0005, "count": 0.0,
-         "bool": 0.0,
+         "bool": 0.0, STANDARD_ERROR: 0.01,  # on their logarithmic scale: one part in a hundred
          "relative_error": 1e-9}  # rounding errors near 1e-15: their size, not their value, is the finding
 OTHER_FLOOR = 1e-6
 ONE_LAYER = 1.0  # two layers may be equally good
