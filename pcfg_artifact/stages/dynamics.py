@@ -38,13 +38,13 @@ from pcfg_artifact.workers.checkpoint_jobs import (
     LOSS,
     MARGINALS,
     TREE,
-    UNITS,
     Checkpoint,
     CheckpointContext,
     Followed,
     MaskedWords,
     NextWordsAndEnd,
     measure_checkpoint,
+    unit_of,
 )
 from pcfg_artifact.workers.intervention_jobs import InterventionContext
 from pcfg_artifact.workers.pool import run_jobs
@@ -140,7 +140,7 @@ def best_causal_layer(inputs: Inputs, model: str) -> int:
 def curve_rows(model: str, curves: Curves, seed: int) -> Iterator[Metric]:
     for step, found in curves.items():
         for quantity, (value, error, n) in found.items():
-            for name, number, unit in ((quantity, value, UNITS.get(quantity, "fraction")),
+            for name, number, unit in ((quantity, value, unit_of(quantity)),
                                        (cells.error_of(quantity), error, cells.STANDARD_ERROR)):
                 if math.isfinite(number):
                     yield Metric(*cells.while_training(model, name, step), seed, number, n, unit)

@@ -72,9 +72,9 @@ def dynamics(tables: Tables, roles: Roles) -> Drawing | None:
                   "One axis of training steps for all: how far a model is from the best possible prediction (of masked "
                   "words; of the next word for a causal model, whose name begins with C), how much of the tree and of "
                   "span marginals a linear probe reads from one layer (a causal model is asked for marginals given the "
-                  "words up to the span's end), how far heads look, and whether changing what the probe reads changes "
-                  "predictions as exact inference would, which is asked of masked words only. Bars: one standard "
-                  "error over sentences.")
+                  "words up to the span's end), how far the heads of each layer look, and whether changing what the "
+                  "probe reads changes predictions as exact inference would, which is asked of masked words only. "
+                  "Bars: one standard error over sentences.")
 
 
 def _draw_curves(axis: Any, rows: Mapping[str, Mapping[str, Value]], beginnings: tuple[str, ...]) -> None:
@@ -85,7 +85,7 @@ def _draw_curves(axis: Any, rows: Mapping[str, Mapping[str, Value]], beginnings:
         errors = dict(zip(*_curve(rows.get(cells.error_of(row), {})), strict=True))
         axis.errorbar([step + 1 for step in steps], values, yerr=[errors.get(step, 0.0) for step in steps], capsize=2,
                       color=colour(SERIES[index % len(SERIES)]), marker=MARKERS[index % len(MARKERS)],
-                      label=row.removeprefix("marginals ").removesuffix(f" {SLOPE}"))
+                      label=row.removeprefix("marginals ").removeprefix("attended distance ").removesuffix(f" {SLOPE}"))
     if not shown:
         axis.text(0.5, 0.5, "not defined", transform=axis.transAxes, ha="center", va="center", color=colour("muted"))
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pcfg_artifact.cells import SENTENCE_F1, SPAN_WIDTH, TREEBANK, TREES
+from pcfg_artifact.cells import LAYER, SENTENCE_F1, SPAN_WIDTH, TREEBANK, TREES
 from pcfg_artifact.encoders import load_causal_lm, load_encoder, load_masked_lm
 from pcfg_artifact.interventions.effects import Effect, mean_over_sentences
 from pcfg_artifact.interventions.experiment import LINEAR, RANDOM, middle_layer
@@ -29,7 +29,12 @@ from pcfg_artifact.workers.probe_fits import device_of
 BATCH_TOKENS = 4096  # of one forward pass: memory, not results
 LOSS, TREE, MARGINALS, DISTANCE = "loss above optimum", "tree F1", "marginals", "attended distance"
 SLOPE, RANDOM_SLOPE = "intervention slope", "random direction slope"
-UNITS = {LOSS: "nats", TREE: "percent", DISTANCE: "tokens"}  # all else is a fraction
+
+
+def unit_of(quantity: str) -> str:
+    """The unit of a quantity that a checkpoint is measured for, at one layer, of one width or of all."""
+    units = {LOSS: "nats", TREE: "percent", DISTANCE: "tokens"}
+    return next((unit for beginning, unit in units.items() if quantity.startswith(beginning)), "fraction")
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +126,8 @@ def measure_checkpoint(context: CheckpointContext, job: Checkpoint) -> tuple[Che
         found[quantity] = Effect(score.value, float("nan"), len(followed.test))
     distances, _ = attended_distances(encoder, tokenizer, followed.test.sentences[:context.n_attention],
                                       max_tokens=BATCH_TOKENS, device=device)
-    found[DISTANCE] = Effect(float(distances.mean()), float("nan"), context.n_attention)
+    for layer, mean in enumerate(distances.mean(dim=1).tolist(), start=1):
+        found[f"{DISTANCE} {LAYER(layer)}"] = Effect(mean, float("nan"), context.n_attention)
     if followed.interventions is not None:
         outcome = followed.interventions.outcome(job.folder, middle_layer(encoder.config.num_hidden_layers),
                                                  {LINEAR: context.probe})

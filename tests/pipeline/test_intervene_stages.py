@@ -117,7 +117,8 @@ def test_the_positive_control_is_exact(run):
 @pytest.mark.parametrize("model", ["A2L2", "C2L2"])
 def test_curves_have_a_point_for_every_kept_step(run, model):
     found = numbers(run, "dynamics")
-    quantities = {"loss above optimum", "tree F1", "marginals width 2", "marginals width 3", "attended distance"}
+    quantities = {"loss above optimum", "tree F1", "marginals width 2", "marginals width 3", "attended distance L1",
+                  "attended distance L2"}
     if model == "A2L2":  # interventions are on masked words
         quantities |= {"intervention slope", "random direction slope"}
     rows = {cell.row for cell in found if cell.table == "figure_dynamics" and not cell.row.endswith("error")}

@@ -216,7 +216,8 @@ def invented_interventions(rows: Rows, base: str) -> None:
 def invented_curves(rows: Rows, model: str) -> None:
     """A model whose loss falls before its tree can be read, short spans first."""
     curves = {"loss above optimum": ((3.0, 1.0, 0.5), 40.0), "tree F1": ((30.0, 35.0, 60.0), 300.0),
-              "attended distance": ((4.0, 5.0, 6.0), None), "intervention slope": ((0.0, 0.1, 0.3), None),
+              **{f"attended distance L{layer}": ((4.0, 5.0, 6.0), None) for layer in (1, 2)},
+              "intervention slope": ((0.0, 0.1, 0.3), None),
               **{f"marginals width {w}": ((0.1, 0.5, 0.9), 50.0 * w) for w in (2, 3, 5, 10)}}
     for quantity, (values, half_way) in curves.items():
         for step, value in zip((0, 100, 5000), values, strict=True):
