@@ -45,6 +45,7 @@ from pcfg_artifact.verification.expectations import (
 from pcfg_artifact.verification.history import history_of
 from pcfg_artifact.verification.relations import Relation
 from pcfg_artifact.verification.spread import moved_exact_cells
+from pcfg_artifact.verification.training_page import training_tables
 from pcfg_artifact.workers.launch import search_path
 
 EXAMPLE = "run_all.sh record --profile smoke; run_all.sh record --profile smoke --arithmetic sse"
@@ -98,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
     explained = {} if before is None else {id_: outcome.explanation for id_, outcome in before.outcomes.items()}
     record = dataclasses.replace(record, outcomes=judge_outcomes(record, load_relations(args.expected), explained))
     write_record(record, args.expected)
-    write_page(record, load_relations(args.expected), args.expected.parent / "docs" / "CLAIMS.md")
+    write_pages(record, load_relations(args.expected), args.expected.parent / "docs")
     report(record, args.expected)
     return 0
 
@@ -177,12 +178,22 @@ def _folders(out: Path) -> dict[str, Folder]:
     return {stage.name: Folder(out / stage.name) for stage in _stages()}
 
 
-def write_page(record: Record, relations: list[Relation], page: Path) -> None:
-    """Renew the tables of docs/CLAIMS.md; the shifts it shows are those of the smoke profile."""
-    if record.profile != "smoke" or not page.is_file():
-        return
-    text = fill(page.read_text(encoding="utf-8"), "claims", claims_table(relations))
-    storage.write_text(page, fill(text, "detection", detection_table(record)))
+def write_pages(record: Record, relations: list[Relation], docs: Path) -> None:
+    """Renew the tables of the pages that show this profile's numbers."""
+    tables = page_tables(record, relations)
+    for page in map(docs.joinpath, tables):
+        if page.is_file():
+            text = page.read_text(encoding="utf-8")
+            for name, table in tables[page.name].items():
+                text = fill(text, name, table)
+            storage.write_text(page, text)
+
+
+def page_tables(record: Record, relations: list[Relation]) -> dict[str, dict[str, str]]:
+    """Page -> name of a table on it -> the table: what smoke notices, and what the models of reduced have learned."""
+    if record.profile == "smoke":
+        return {"CLAIMS.md": {"claims": claims_table(relations), "detection": detection_table(record)}}
+    return {"PRETRAINING.md": training_tables(record)} if record.profile == "reduced" else {}
 
 
 def report(record: Record, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""What the README says of the claims is what the recorded runs say."""
+"""What the README says of the claims, and the tables of other pages, are what the recorded runs say."""
 
 import re
 from collections import Counter
@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from pcfg_artifact.records import load_record, load_relations
+from pcfg_artifact.tools.record import page_tables
+from pcfg_artifact.verification.claims_page import BEGIN, fill
 
 README = Path(__file__).parents[2] / "README.md"
 # The first claim behind each row of the README's table; claims stand in the table's order.
@@ -36,3 +38,13 @@ def test_the_claim_table_counts_as_the_record_does(profile):
         quoted = {outcome: int(number[1]) if (number := re.search(pattern, said)) else 0
                   for outcome, pattern in COUNTS.items()}
         assert quoted == {outcome: found[outcome] for outcome in COUNTS}, f"{ids[first]}: {said}"
+
+
+@pytest.mark.parametrize("profile", ["smoke", "reduced"])
+def test_tables_that_follow_from_a_record_are_those_of_the_committed_one(profile):
+    docs = README.parent / "docs"
+    for page, tables in page_tables(load_record(profile), load_relations()).items():
+        text = (docs / page).read_text(encoding="utf-8")
+        for name, table in tables.items():
+            assert BEGIN.format(name=name) in text, (page, name)
+            assert fill(text, name, table) == text, f"{page}, {name}: run `record --profile {profile} --judge-again`"
