@@ -43,6 +43,7 @@ from pcfg_artifact.verification.expectations import (
     summarise,
 )
 from pcfg_artifact.verification.history import history_of
+from pcfg_artifact.verification.intervention_page import intervention_tables
 from pcfg_artifact.verification.relations import Relation
 from pcfg_artifact.verification.spread import moved_exact_cells
 from pcfg_artifact.verification.training_page import training_tables
@@ -193,7 +194,9 @@ def page_tables(record: Record, relations: list[Relation]) -> dict[str, dict[str
     """Page -> name of a table on it -> the table: what smoke notices, and what the models of reduced have learned."""
     if record.profile == "smoke":
         return {"CLAIMS.md": {"claims": claims_table(relations), "detection": detection_table(record)}}
-    return {"PRETRAINING.md": training_tables(record)} if record.profile == "reduced" else {}
+    if record.profile == "reduced":
+        return {"PRETRAINING.md": training_tables(record), "INTERVENTIONS.md": intervention_tables(record)}
+    return {}
 
 
 def report(record: Record, folder: Path) -> None:

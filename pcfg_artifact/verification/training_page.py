@@ -1,12 +1,9 @@
-"""The tables of docs/PRETRAINING.md that follow from the record: how near models come to the optimum, what they know.
-
-A field holds the numbers of all recorded seeds, in their order.
-"""
+"""The tables of docs/PRETRAINING.md that follow from the record: how near to the optimum models are, what they know."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from pcfg_artifact import cells
@@ -25,10 +22,10 @@ from pcfg_artifact.cells import (
 )
 from pcfg_artifact.verification.expectations import Record
 from pcfg_artifact.verification.families import PROBES
+from pcfg_artifact.verification.recorded_tables import Values, computed, over_seeds, table
 
 MASKS = "mask 0.15"
 PEARSON = "pearson"
-Values = Mapping[Cell, float]  # of one seed
 
 
 def training_tables(record: Record) -> dict[str, str]:
@@ -121,23 +118,3 @@ def steps_table(record: Record, base: str) -> str:
     rows = [[f"{step:,}", *(over_seeds(record, Cell("figure_dynamics", row, STEP(step)),
                                        digits[row.split()[1]]) for row in quantities)] for step in steps]
     return table(["step", *(row.removeprefix(f"{base} ") for row in quantities)], rows)
-
-
-# ---- fields ----------------------------------------------------------------------------------------------------------
-
-
-def over_seeds(record: Record, cell: Cell, form: str) -> str:
-    return computed(record, lambda values: values[cell], form)
-
-
-def computed(record: Record, value: Callable[[Values], float], form: str) -> str:
-    """A number of every recorded seed; nothing where no run has it."""
-    try:
-        found = [format(value(record.by_seed[seed]), form) for seed in record.seeds]
-    except KeyError:
-        return ""
-    return found[0] if len(set(found)) == 1 else " / ".join(found)
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))
