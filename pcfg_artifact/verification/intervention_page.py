@@ -1,4 +1,4 @@
-"""The tables of docs/INTERVENTIONS.md that follow from the record: effects, their controls, and what is learned when."""
+"""The tables of docs/INTERVENTIONS.md that follow from the record: effects, their controls, and what comes when."""
 
 from __future__ import annotations
 
