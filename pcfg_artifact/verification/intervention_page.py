@@ -34,7 +34,7 @@ def layers_table(record: Record, base: str) -> str:
     of_base = {cell.row.removeprefix(f"{base} ") for cell in record.units
                if cell.table == "figure_interventions" and cells.has_model(cell.row, base)}
     ways = sorted({row.rsplit(" ", 1)[0] for row in of_base})
-    last = max(layer for row in of_base if (layer := LAYER.index(row.rsplit(" ", 1)[1])) is not None)
+    last = max((layer for row in of_base if (layer := LAYER.index(row.rsplit(" ", 1)[1])) is not None), default=-1)
     rows = []
     for layer in range(last + 1):
         effects = [[cells.intervention_by_layer(base, way, layer, column) for column in (SLOPE, cells.error_of(SLOPE))]
