@@ -27,6 +27,9 @@ if [ -z "${PCFG_ARTIFACT_IN_IMAGE:-}" ]; then
       # shellcheck disable=SC2086 # PIP_ARGS is a list of options
       "$python" -m pip install --quiet --disable-pip-version-check ${PIP_ARGS:-} -r "$here/requirements.txt" >&2 ||
         { echo "run_all.sh: installing requirements.txt failed; fix the cause above and run the same command again" >&2; exit 2; }
+      # Here rather than in the middle of the first run.  Where it fails the run compiles for itself, or says why not.
+      PYTHONPATH="$here" "$python" -m pcfg_artifact compile >&2 ||
+        echo "run_all.sh: the fast routines will be compiled by the first run" >&2
       echo "$wanted" >"$venv/requirements.sha256"
     fi
     exec 9>&-

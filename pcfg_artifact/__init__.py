@@ -2,6 +2,6 @@
 
 from pcfg_artifact.compiled_cache import choose_folder
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 choose_folder()

@@ -34,6 +34,7 @@ TOOLS = {
     "export": "write the sampled corpora of a run as a datasets.DatasetDict",
     "record": "run a profile with one more seed and record what it gives",
     "doctor": "check this machine, and say how to fix what is missing",
+    "compile": "compile the fast routines now, which the first run would do otherwise",
 }
 MODULE_OF = {"construct": "construct_transformer", "intervene": "intervene_model", "probe": "probe_encoder",
              "sample": "draw"}

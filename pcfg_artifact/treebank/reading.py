@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib import resources
+from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -88,7 +89,7 @@ def read_treebank(source: str | Path, *, skip_bad_trees: bool = False, progress:
         if progress is not None:
             contents = iter(progress(contents, total=len(names), desc="reading treebank"))
         with _no_garbage_collection():
-            treebank = _read(str(source), zip(names, contents, strict=True), skip_bad_trees, leaf_format)
+            treebank = _read(str(source), names, contents, skip_bad_trees, leaf_format)
         return replace(treebank, passed_over=passed_over)
     except OSError as error:
         raise TreebankError(f"cannot read {error.filename or path}: {error.strerror or error}; "
@@ -101,27 +102,28 @@ def source_hash(source: str | Path) -> str:
         raise TreebankError(f"the treebank has no name; expected {EXPECTED}")
     if str(source) == EMBEDDED:
         here = resources.files("pcfg_artifact.treebank")
-        names: Iterable[str] = ("embedded.py", "embedded.yaml", "lexicon.yaml")
+        names: Sequence[str] = ("embedded.py", "embedded.yaml", "lexicon.yaml")
         contents: Iterable[bytes] = [(here / name).read_bytes() for name in names]
     else:
         path = _nltk_sample() if str(source) == NLTK else Path(source)
         names, contents, _ = _documents(path)
     digest = hashlib.sha256()
     try:
-        for name, data in zip(names, contents, strict=True):
+        for name, data in zip(_below_common_folder(names), contents, strict=True):
             _digest_document(digest, name, data)
     except OSError as error:
         raise TreebankError(f"cannot read {error.filename or source}: {error.strerror or error}") from error
     return digest.hexdigest()
 
 
-def _read(source: str, documents: Iterable[tuple[str, bytes]], skip_bad_trees: bool, leaf_format: str) -> Treebank:
+def _read(source: str, names: Sequence[str], contents: Iterable[bytes], skip_bad_trees: bool, leaf_format: str
+          ) -> Treebank:
     cleaner, digest = Cleaner(), hashlib.sha256()
     kept: dict[str, list[Tree]] = {}
     bad_trees: list[BadTree] = []
     n_raw = 0
-    for name, data in documents:
-        _digest_document(digest, name, data)
+    for name, hashed, data in zip(names, _below_common_folder(names), contents, strict=True):
+        _digest_document(digest, hashed, data)
         raw, bad = parse_trees(_decode(data, name, skip_bad_trees), name, skip_bad_trees=skip_bad_trees)
         n_raw += len(raw)
         bad_trees += bad
@@ -150,6 +152,14 @@ def _no_garbage_collection() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
+
+
+def _below_common_folder(names: Sequence[str]) -> list[str]:
+    """Names of documents below the folder that holds them all: a treebank is the same packed with it or without."""
+    paths = [PurePosixPath(name).parts for name in names]
+    levels = zip(*(path[:-1] for path in paths), strict=False)
+    n_common = sum(1 for _ in takewhile(lambda folders: len(set(folders)) == 1, levels))
+    return [str(PurePosixPath(*path[n_common:])) for path in paths]
 
 
 def _digest_document(digest: hashlib._Hash, name: str, data: bytes) -> None:

@@ -1,6 +1,7 @@
 """Sources: files, folders, zip files, NLTK's sample; what is read from them and recorded about it."""
 
 import gc
+import shutil
 import zipfile
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from pcfg_artifact.grammar import learn_pcfg
 from pcfg_artifact.treebank import read_treebank, split
 from pcfg_artifact.treebank.binarise import VARIANTS
+from pcfg_artifact.treebank.reading import source_hash
 
 FIRST = "( (S (NP-SBJ (PRP she))\n     (VP (VBZ runs))\n     (. .)) )\n"
 SECOND = "(TOP (NP (NN Title)))\n(S (NP (-NONE- *)))\n"
@@ -46,6 +48,18 @@ def test_zip_file_and_folder_agree(folder, tmp_path):
     from_folder, from_zip = read_treebank(folder), read_treebank(zipped(folder, tmp_path / "bank.zip"))
     assert from_zip.documents == from_folder.documents
     assert from_zip.sha256 == from_folder.sha256
+
+
+def test_a_treebank_is_the_same_packed_with_its_folder_and_given_by_the_folder_above(folder, tmp_path):
+    above = tmp_path / "above" / "more"
+    above.mkdir(parents=True)
+    shutil.copytree(folder, above / "penn")
+    plain = read_treebank(folder)
+    for other in (above, above.parent, zipped(above, tmp_path / "with_folder.zip")):
+        found = read_treebank(other)
+        assert found.sha256 == source_hash(other) == plain.sha256
+        assert [str(tree) for tree in found.trees] == [str(tree) for tree in plain.trees]
+        assert all(name.startswith(("penn/", "more/penn/")) for name in found.documents)  # where a user looks for it
 
 
 def test_hash_changes_with_content_and_with_names(folder):
