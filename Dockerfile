@@ -9,11 +9,13 @@ FROM ${BASE_IMAGE}${BASE_DIGEST}
 # Options for pip, for example a CPU build or a mirror of your own: --build-arg PIP_ARGS="--index-url URL".
 ARG PIP_ARGS=""
 
-# A virtual environment of its own: the same on python:* images and on a Debian with its system Python.
+# A virtual environment of its own: the same on python:* images and on a Debian with its system Python.  The packages' own
+# tests are a ninth of what they install, and of no use here.
 COPY requirements.txt /app/requirements.txt
 # hadolint ignore=SC2086
 RUN python3 -m venv /opt/venv && \
-    /opt/venv/bin/python -m pip install --no-cache-dir --disable-pip-version-check ${PIP_ARGS} -r /app/requirements.txt
+    /opt/venv/bin/python -m pip install --no-cache-dir --disable-pip-version-check ${PIP_ARGS} -r /app/requirements.txt && \
+    find /opt/venv/lib -type d \( -name test -o -name tests \) -prune -exec rm -rf {} +
 
 COPY . /app
 # The checkout may have been made with any umask; the image's user is neither its owner nor of its group.

@@ -141,6 +141,7 @@ def is_trained(stage: str) -> bool:
 # A perplexity of 300 scatters three times as far as one of 100.  So do standard errors, down to what counts as none:
 # an effect that is exact has one of rounding alone.
 LOGARITHMIC = {"perplexity": 0.0, STANDARD_ERROR: 0.0005}  # unit -> added before the logarithm
+MOST_TIMES = 10  # a larger factor is only said to be larger
 
 
 def scaled(number: float, unit: str) -> float:
@@ -161,7 +162,9 @@ def unscaled_width(number: float, width: float, unit: str) -> float:
 def in_words(shift: float, unit: str) -> str:
     """A shift on the scale of `scaled`, in the unit a reader thinks in."""
     if unit in LOGARITHMIC:
-        return f"{100 * math.expm1(min(shift, 100)):+.2g}%"
+        if abs(shift) > math.log(MOST_TIMES):
+            return f"more than {MOST_TIMES} times" if shift > 0 else f"less than 1 in {MOST_TIMES}"
+        return f"{100 * math.expm1(shift):+.2g}%"
     if unit == "percent":
         return f"{shift:+.2f} points"
     if unit == "fraction":
