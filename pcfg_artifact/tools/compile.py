@@ -39,7 +39,7 @@ def approximations(grammar: PCFG, sentences: Sequence[list[str]]) -> None:
 
 
 def sampling(grammar: PCFG, sentences: Sequence[list[str]]) -> None:
-    assert sample_trees(grammar, 2).tokens.n_rows == 2
+    sample_trees(grammar, 2).tokens.row(0)
 
 
 # Every routine that the stages call, in calls that share none; what takes longest comes first.

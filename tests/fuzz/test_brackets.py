@@ -127,7 +127,7 @@ def check_cleaning(data, kept, bad, leaf_format, context):
 
 def cleaned(data, leaf_format):
     try:
-        return _read("f", [("f", data)], True, leaf_format)
+        return _read("f", ["f"], [data], True, leaf_format)
     except TreebankError as error:
         return str(error)
 
