@@ -17,8 +17,8 @@ from transformers.utils import logging
 
 from pcfg_artifact import storage
 from pcfg_artifact.artifacts import Folder
-from pcfg_artifact.cells import CAUSAL, model_size
 from pcfg_artifact.errors import UsageError
+from pcfg_artifact.roles import CAUSAL, model_size
 
 UNREAD = ("pooler.",)  # weights that no probe reads, and that models trained on masked words do not have
 KINDS = {AutoModel: "an encoder", AutoModelForMaskedLM: "a masked model", AutoModelForCausalLM: "a causal model"}

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from pcfg_artifact import artifacts, cells, freshness, machine
+from pcfg_artifact import artifacts, freshness, machine
 from pcfg_artifact.artifacts import Manifest
 from pcfg_artifact.config import Profile, as_json, profile_names
 from pcfg_artifact.errors import ConfigError, TreebankError, UsageError
 from pcfg_artifact.progress import progress
 from pcfg_artifact.records import expected_hash
+from pcfg_artifact.roles import roles_of
 from pcfg_artifact.stage_work import work_lines
 from pcfg_artifact.treebank import splits
 from pcfg_artifact.treebank.reading import read_treebank, source_hash
@@ -152,7 +153,7 @@ def fitted_tasks(profile: Profile, stage: str) -> Iterator[tuple[int, bool, int]
     every task of every layer of every model, once for each corpus."""
     from pcfg_artifact.mlm.model import Shape  # here, because it brings transformers
 
-    cfg, base = profile.probe, cells.roles_of(profile.pretrain.models).base
+    cfg, base = profile.probe, roles_of(profile.pretrain.models).base
     models = [base] if stage == "control" else [*profile.pretrain.models, *([base] if cfg.random_weights else [])]
     for number, name in enumerate(models):
         assert name is not None  # every profile has a base model

@@ -12,8 +12,9 @@ import yaml
 
 from pcfg_artifact import cells, storage
 from pcfg_artifact.artifacts import Folder, Manifest, Metric, read_csv
-from pcfg_artifact.cells import Cell, find_roles
+from pcfg_artifact.cells import Cell
 from pcfg_artifact.errors import ConfigError, StageError
+from pcfg_artifact.roles import find_roles
 from pcfg_artifact.verification.comparison import Run
 from pcfg_artifact.verification.derived import derive
 from pcfg_artifact.verification.expectations import Expected, Record, add_drift, parse_paper, parse_record

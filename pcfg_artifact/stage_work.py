@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from pcfg_artifact import cells
 from pcfg_artifact.config import Profile, load_profile
+from pcfg_artifact.roles import model_size, roles_of
 
 MEASURED = "reduced"  # the profile whose costs are measured seconds
 # Exact inference costs the cube of the length, and another profile may let longer sentences in: times of the plan's
@@ -36,11 +36,11 @@ class StageWork:
 
 
 def _layers(profile: Profile) -> int:
-    return sum(size.layers for name in profile.pretrain.models if (size := cells.model_size(name)) is not None)
+    return sum(size.layers for name in profile.pretrain.models if (size := model_size(name)) is not None)
 
 
 def _base_layers(profile: Profile) -> int:
-    roles = cells.roles_of(profile.pretrain.models)
+    roles = roles_of(profile.pretrain.models)
     return 0 if roles.base is None else roles.layers(roles.base)
 
 

@@ -19,6 +19,7 @@ from pcfg_artifact.machine import Machine
 from pcfg_artifact.probing.attended_distance import attended_distances
 from pcfg_artifact.probing.attention_maps import attention_maps
 from pcfg_artifact.progress import progress
+from pcfg_artifact.roles import roles_of
 
 ROW_SUM_TOLERANCE = 1e-4  # float32 softmax over at most some hundred entries
 
@@ -47,7 +48,7 @@ def run(cfg: AttentionConfig, inputs: Inputs, out: StageDir, machine: Machine) -
 def write_explored(inputs: Inputs, out: StageDir, machine: Machine) -> None:
     """explored.json: where every layer of the base model looks in the sentences that the report shows."""
     folders, grammar = model_folders(inputs["pretrain"]), inputs.pcfg()
-    base = cells.roles_of(folders).base
+    base = roles_of(folders).base
     if base is None:
         return
     model, tokenizer = load_encoder(folders[base], attention="eager")

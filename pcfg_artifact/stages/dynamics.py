@@ -34,6 +34,7 @@ from pcfg_artifact.parsing.prefix import next_words
 from pcfg_artifact.parsing.tree_facts import facts_so_far
 from pcfg_artifact.probing.corpus import Corpus
 from pcfg_artifact.progress import progress
+from pcfg_artifact.roles import masked_counterpart
 from pcfg_artifact.workers.checkpoint_jobs import (
     LOSS,
     MARGINALS,
@@ -79,7 +80,7 @@ def build_context(cfg: DynamicsConfig, inputs: Inputs, machine: Machine) -> Chec
     interventions = InterventionContext(material, probe, machine, cfg.seed)
     followed = {base: Followed(masked_words(cfg, grammar, inputs, machine, asked), train, test,
                                best_layer(inputs, base), interventions)}
-    for causal in (name for name in causal_folders(inputs["pretrain"]) if cells.masked_counterpart(name) == base):
+    for causal in (name for name in causal_folders(inputs["pretrain"]) if masked_counterpart(name) == base):
         followed[causal] = Followed(words_ahead(cfg, grammar, inputs, machine, asked),
                                     scored_so_far(grammar, train, machine), scored_so_far(grammar, test, machine),
                                     best_causal_layer(inputs, causal), None)

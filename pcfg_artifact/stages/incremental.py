@@ -46,6 +46,7 @@ from pcfg_artifact.probing.reading_probe import (
     word_rows,
 )
 from pcfg_artifact.progress import progress
+from pcfg_artifact.roles import masked_counterpart, untrained
 from pcfg_artifact.workers.hidden_states import store_states, stored_layer
 
 PRECISION = "float32"  # of hidden states, which are removed at the end
@@ -142,8 +143,8 @@ def probed_folders(inputs: Inputs) -> dict[str, Path]:
     masked, found = model_folders(inputs["pretrain"]), {}
     for name, folder in causal_folders(inputs["pretrain"]).items():
         found[name] = folder
-        found[cells.untrained(name)] = untrained_folder(inputs["pretrain"], name)
-        counterpart = cells.masked_counterpart(name)
+        found[untrained(name)] = untrained_folder(inputs["pretrain"], name)
+        counterpart = masked_counterpart(name)
         if counterpart in masked:
             found[counterpart] = masked[counterpart]
     return found

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pcfg_artifact import cells
 from pcfg_artifact.artifacts import Metric, StageDir
 from pcfg_artifact.config import InterveneConfig, as_json
 from pcfg_artifact.constructions import RelativeInsideOutside
@@ -22,6 +21,7 @@ from pcfg_artifact.interventions.material import Material, gather
 from pcfg_artifact.machine import Machine, single_thread
 from pcfg_artifact.parsing import EngineOptions
 from pcfg_artifact.progress import progress
+from pcfg_artifact.roles import untrained
 from pcfg_artifact.workers.intervention_jobs import InterventionContext, LayerJob, intervene_on_layer
 from pcfg_artifact.workers.pool import run_jobs
 
@@ -35,9 +35,9 @@ def run(cfg: InterveneConfig, inputs: Inputs, out: StageDir, machine: Machine) -
                       widths=cfg.widths, n_questions=cfg.n_questions, seed=cfg.seed,
                       options=EngineOptions(n_threads=machine.n_workers))
     metrics = list(positive_control(cfg, grammar, material))
-    folder, untrained = model_folders(inputs["pretrain"])[base], untrained_folder(inputs["pretrain"], base)
+    folder, before = model_folders(inputs["pretrain"])[base], untrained_folder(inputs["pretrain"], base)
     middle = middle_layer(n_layers)
-    jobs = [LayerJob(cells.untrained(base), untrained, middle),
+    jobs = [LayerJob(untrained(base), before, middle),
             *(LayerJob(base, folder, layer) for layer in range(n_layers + 1))]
     context = InterventionContext(material, setup["config"], machine, cfg.seed)
     done = list(progress(run_jobs(intervene_on_layer, jobs, context, machine.n_workers), total=len(jobs),

@@ -23,6 +23,7 @@ from pcfg_artifact.probing.probe_rows import Unit
 from pcfg_artifact.probing.reference_parsers import score_parsers
 from pcfg_artifact.probing.tasks import ProbeScore, Task, nary_tree_task, run_task, span_task, tree_task
 from pcfg_artifact.progress import progress
+from pcfg_artifact.roles import roles_of, untrained
 from pcfg_artifact.seeding import stream
 from pcfg_artifact.workers.probe_fits import (
     Context,
@@ -42,13 +43,13 @@ def run(cfg: ProbeConfig, inputs: Inputs, out: StageDir, machine: Machine) -> No
     corpora, left_out = read_corpora(inputs, cfg.max_length, cfg.n_train, cfg.n_test)
     example = {EXAMPLE: unscored_corpus(inputs.pcfg(), example_trees(inputs))}
     folders = model_folders(inputs["pretrain"])
-    base = cells.roles_of(folders).base
+    base = roles_of(folders).base
     if base is None:
         raise StageError(f"{inputs['pretrain'].root} holds no model of the form A4L3; run --from pretrain --force")
     context = Context.build(cfg, corpora | example, base, machine, out.root, as_json(cfg))
     encoders = dict(folders)
     if cfg.random_weights:
-        encoders[cells.untrained(base)] = untrained_folder(inputs["pretrain"], base)
+        encoders[untrained(base)] = untrained_folder(inputs["pretrain"], base)
     context.last.update({name: load_config(folder).num_hidden_layers for name, folder in encoders.items()})
     fit_all(context, encoders, fits_of, run_fit, 3, progress=progress, what="probing")
 

@@ -9,11 +9,11 @@ from typing import Any
 
 from pcfg_artifact import storage
 from pcfg_artifact.artifacts import Folder, Manifest, StageDir
-from pcfg_artifact.cells import Roles, find_roles
 from pcfg_artifact.config import VerifyConfig
 from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.machine import Machine
 from pcfg_artifact.records import load_paper, load_record, load_relations, read_run
+from pcfg_artifact.roles import Roles, find_roles
 from pcfg_artifact.verification import (
     comparison,
     explorer,

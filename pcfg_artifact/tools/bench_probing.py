@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from pcfg_artifact.artifacts import MANIFEST
-from pcfg_artifact.cells import SENTENCE_F1, TREEBANK, TREES, roles_of
+from pcfg_artifact.cells import SENTENCE_F1, TREEBANK, TREES
 from pcfg_artifact.corpora import read_corpora
 from pcfg_artifact.encoders import load_encoder, model_folders
 from pcfg_artifact.errors import UsageError
@@ -22,6 +22,7 @@ from pcfg_artifact.probing.linear_probe import LinearProbe
 from pcfg_artifact.probing.representations import extract
 from pcfg_artifact.probing.standardisation import Standardisation
 from pcfg_artifact.probing.tasks import Task, span_task, tree_task
+from pcfg_artifact.roles import roles_of
 
 N_TRAIN, N_TEST, WIDTHS = 100, 500, (2, 5)  # treebank sentences; of the spans whose marginals are asked for
 ITERATIONS = 5_000  # of either solver, at most: enough for both to stop by themselves

@@ -147,7 +147,8 @@ def _trees(grammar: PCFG, latent: LatentPCFG | None, sentences: Sequence[list[st
 
 
 def _report(attempts: Counter, file: TextIO) -> None:
-    print(f"{attempts.total() - attempts[0]:,} sentences; {attempts[2] + attempts[3]:,} without probability, "
+    n = attempts.total() - attempts[0]
+    print(f"{n:,} sentence{'' if n == 1 else 's'}; {attempts[2] + attempts[3]:,} without probability, "
           f"{attempts[3]:,} still so with words seen {RARE_BELOW} times or less taken as unknown (right-branching)",
           file=file)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pcfg_artifact.cells import Roles
+from pcfg_artifact.roles import Roles
 from pcfg_artifact.verification.measured import Tables
 from pcfg_artifact.verification.relations import STRICT, Relation
 from pcfg_artifact.verification.selection import Found, Inapplicable, Missing, bindings, select

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from pcfg_artifact.cells import Cell, find_roles, treebank_count
+from pcfg_artifact.cells import Cell, treebank_count
+from pcfg_artifact.roles import find_roles
 from pcfg_artifact.verification.claim_outcomes import FAILS, HOLDS, MISSING, Comparison, evaluate
 from pcfg_artifact.verification.expectations import MINIMUM_SEEDS, Expected, Record
 from pcfg_artifact.verification.explanations import explain

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 
 from pcfg_artifact import cells
-from pcfg_artifact.cells import CORPUS_F1, LAYER, SENTENCE_F1, TREEBANK, TREES, Cell, Roles
+from pcfg_artifact.cells import CORPUS_F1, LAYER, SENTENCE_F1, TREEBANK, TREES, Cell
+from pcfg_artifact.roles import Roles
 from pcfg_artifact.verification.measured import Measured, Value
 
 VARIANTS = ("vm", "novm")

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 
-from pcfg_artifact.cells import find_roles
 from pcfg_artifact.errors import ConfigError
+from pcfg_artifact.roles import find_roles
 from pcfg_artifact.verification.expectations import Record
 from pcfg_artifact.verification.history import History
 from pcfg_artifact.verification.measured import Value, tabulate

@@ -19,9 +19,9 @@ from pcfg_artifact.cells import (
     TREEBANK,
     Cell,
     Indexed,
-    Roles,
     natural,
 )
+from pcfg_artifact.roles import Roles
 from pcfg_artifact.verification.drawing import MARKERS, SERIES, Drawing, colour, finish, new_figure, styled
 from pcfg_artifact.verification.intervention_figures import dynamics, interventions
 from pcfg_artifact.verification.measured import Tables, Value

@@ -8,7 +8,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from pcfg_artifact.cells import Cell, Roles, find_roles
+from pcfg_artifact.cells import Cell
+from pcfg_artifact.roles import Roles, find_roles
 from pcfg_artifact.verification.claim_outcomes import Comparison, evaluate
 from pcfg_artifact.verification.expectations import Record, Rerun
 from pcfg_artifact.verification.measured import Tables, Value, tabulate

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from pcfg_artifact import cells
-from pcfg_artifact.cells import LAYER, STEP, Roles, natural
+from pcfg_artifact.cells import LAYER, STEP, natural
+from pcfg_artifact.roles import Roles
 from pcfg_artifact.verification.drawing import MARKERS, SERIES, Drawing, colour, finish, new_figure, styled
 from pcfg_artifact.verification.measured import Tables, Value
 

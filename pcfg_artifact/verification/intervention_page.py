@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pcfg_artifact import cells
-from pcfg_artifact.cells import LAYER, Cell, find_roles, natural
+from pcfg_artifact.cells import LAYER, Cell, natural
+from pcfg_artifact.roles import find_roles, untrained
 from pcfg_artifact.verification.expectations import Record
 from pcfg_artifact.verification.recorded_tables import over_seeds, table
 
@@ -23,7 +24,7 @@ def effects_table(record: Record, base: str) -> str:
     """Every way of changing states at the middle layer, trained and untrained, and the positive control."""
     rows = sorted({cell.row for cell in record.units if cell.table == "interventions" and cell.column == SLOPE},
                   key=natural)
-    kept = [row for row in rows if row.startswith((f"{base} ", f"{cells.untrained(base)} ", cells.CONSTRUCTED))]
+    kept = [row for row in rows if row.startswith((f"{base} ", f"{untrained(base)} ", cells.CONSTRUCTED))]
     return table(["way", SLOPE, "its standard error", SIGNS],
                  [[row, *(over_seeds(record, Cell("interventions", row, column), form) for column, form in (
                      (SLOPE, ".4f"), (cells.error_of(SLOPE), ".4f"), (SIGNS, ".3f")))] for row in kept])

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from pcfg_artifact import cells
-from pcfg_artifact.cells import LAYER, OF_TREE, OPEN, RELATIVE_DEPTH, SO_FAR, WHOLE, Roles, natural
+from pcfg_artifact.cells import LAYER, OF_TREE, OPEN, RELATIVE_DEPTH, SO_FAR, WHOLE, natural
+from pcfg_artifact.roles import Roles, masked_counterpart, untrained
 from pcfg_artifact.verification.drawing import MARKERS, SERIES, Drawing, colour, finish, new_figure, styled
 from pcfg_artifact.verification.figures import draw_gaps
 from pcfg_artifact.verification.measured import Tables, Value
@@ -38,7 +39,7 @@ def known_while_reading(tables: Tables, roles: Roles) -> Drawing | None:
     if not roles.causal or not rows:
         return None
     causal = max(roles.causal, key=natural)
-    shown = {causal: "-", cells.masked_counterpart(causal): "-", cells.untrained(causal): ":"}
+    shown = {causal: "-", masked_counterpart(causal): "-", untrained(causal): ":"}
     figure, [axes] = new_figure(7.2, 3.2, 1, len(QUESTIONS), sharey=True)
     for axis, (question, title) in zip(axes, QUESTIONS.items(), strict=True):
         for index, (model, style) in enumerate(shown.items()):

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from pcfg_artifact.cells import MODEL, Cell, Roles, natural
+from pcfg_artifact.cells import Cell, natural
 from pcfg_artifact.errors import ConfigError
+from pcfg_artifact.roles import MODEL, Roles
 from pcfg_artifact.verification.measured import Tables, format_number
 from pcfg_artifact.verification.relations import PICKS, Relation, Selector
 

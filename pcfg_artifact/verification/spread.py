@@ -2,7 +2,7 @@
 
 A run of a recorded seed is compared with that seed's own numbers and may drift; a run of another seed is compared with
 the mean of all and may scatter.  How far is measured (`scatter.py`), so that of a hundred honest runs one at most has
-a number outside its limit, and one at most a mean.
+a number outside its limit, and one at most a mean.  The recorded seeds themselves check that, each left out in turn.
 
 Drift comes in two sizes.  Training is chaotic: another order of one sum grows, within some hundred steps, to a model
 of its own.  But where a model's training curve repeats the recorded one to the last digit, it is the same model, and
@@ -19,8 +19,9 @@ from functools import cached_property, lru_cache
 import numpy as np
 import pandas as pd
 
-from pcfg_artifact.cells import SAMPLED_TEST, STANDARD_ERROR, Cell, find_roles
-from pcfg_artifact.verification.expectations import Record, Rerun
+from pcfg_artifact.cells import SAMPLED_TEST, STANDARD_ERROR, Cell
+from pcfg_artifact.roles import find_roles
+from pcfg_artifact.verification.expectations import MINIMUM_SEEDS, Record, Rerun
 from pcfg_artifact.verification.families import (
     BEST_LAYER,
     UNTRAINED,
@@ -150,12 +151,33 @@ class Spread:
         model = self.frame["model"]
         return (model.isin(list(repeated)) | model.str.endswith(UNTRAINED)) & ~self.frame["is_low_rank"]
 
+    @cached_property
+    def shortfall(self) -> float:
+        """How many times too narrow limits for another seed are: by so much, at most, does a recorded seed lie outside
+        the limits that the others give it.  Few seeds know their own scatter badly; 1 where all lie within."""
+        if self.finite.shape[1] <= MINIMUM_SEEDS:
+            return 1.0
+        return max(1.0, *map(self._farthest, self.record.seeds))
+
+    def _farthest(self, seed: int) -> float:
+        """The largest distance of a seed's numbers from the others' mean, in limits of the others.  A number on which
+        the few others agree by chance has no limit that says anything."""
+        others = Spread(self.record.without_seed(seed))._limits(None, (), times=1.0)
+        return max((abs(number - limit.expected) / limit.width
+                    for cell, number in zip(self.cells, self.finite[seed], strict=True)
+                    if (limit := others.get(cell)) is not None and limit.is_measured and math.isfinite(number)
+                    and math.isfinite(limit.expected)), default=0.0)
+
     # ---- limits -----------------------------------------------------------------------------------------------------
 
     def limits(self, seed: int | None, repeated: Collection[str] = ()) -> dict[Cell, Limit]:
         """Cell -> limit, for a run of that seed in which the training of the models `repeated` repeated itself."""
+        return self._limits(seed, repeated, times=1.0 if seed in self.by_seed else self.shortfall)
+
+    def _limits(self, seed: int | None, repeated: Collection[str], times: float) -> dict[Cell, Limit]:
         odds = ODDS / max(int((~self.frame["is_exact"]).sum()), 1)
         width, why = self._widths(lambda scatter: scatter.cells, lambda applies: applies, odds, seed, repeated)
+        width *= times
         expected, is_wide = self.finite.mean(axis=1).fillna(self.by_seed.iloc[:, 0]), pd.Series(False, width.index)
         if seed in self.by_seed:
             expected, is_exact = self.by_seed[seed], self.frame["is_exact"]

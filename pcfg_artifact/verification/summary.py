@@ -12,7 +12,7 @@ from pcfg_artifact.verification.relations import THE_PAPER, Relation
 
 MAXIMUM_LINES = 39  # and one more, for the pipeline to say where the report is
 MAXIMUM_NUMBERS = 5
-WIDTH = 132
+WIDTH, NAME_WIDTH = 132, 64
 # Claims in the order a terminal has room for: what changed, what is not shown, what is.
 ORDER = (*FAILING, Verdict.AS_RECORDED, Verdict.VARIES, Verdict.MATCH, Verdict.NOT_JUDGED)
 # What a verdict on a claim means to a reader.
@@ -76,7 +76,7 @@ def summarise(run: Run, judgements: Sequence[Judgement], relations: Sequence[Rel
     claims = {relation.id: relation.claim for relation in relations}
     judged = [j for j in judgements if j.against == "relation" and j.verdict != Verdict.NOT_APPLICABLE]
     judged.sort(key=lambda j: ORDER.index(j.verdict))
-    head = [f"{'claim':<64} {'verdict':<18} measured (expected)"]
+    head = [f"{'claim':<{NAME_WIDTH}} {'verdict':<18} measured (expected)"]
     foot = [counts(judgements, against, name) for against, name in AGAINST.items()]
     foot += [*filter(None, (*banner(judgements, relations), central(judgements, relations))),
              f"{run.profile}: " + conclusion(judgements)]
@@ -102,8 +102,11 @@ def _line(name: str, judgement: Judgement) -> str:
     figures = judgement.measured + (f" ({judgement.expected})" if judgement.expected else "")
     figures = figures or judgement.reason
     shown = OF_A_CLAIM.get(judgement.verdict) if judgement.against == "relation" else None
-    text = f"{name:<64.64} {shown or judgement.verdict.value:<18} {figures}"
-    return text if len(text) <= WIDTH else text[:WIDTH - 1] + "…"
+    return _cut(f"{_cut(name, NAME_WIDTH):<{NAME_WIDTH}} {shown or judgement.verdict.value:<18} {figures}", WIDTH)
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[:width - 1] + "…"
 
 
 def counts(judgements: Sequence[Judgement], against: str, name: str) -> str:

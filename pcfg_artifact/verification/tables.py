@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 import pandas as pd
 
 from pcfg_artifact import cells
-from pcfg_artifact.cells import Cell, Roles, natural, rename_models
+from pcfg_artifact.cells import Cell, natural
 from pcfg_artifact.owners import OWNERS
+from pcfg_artifact.roles import Roles, rename_models
 from pcfg_artifact.verification.comparison import FAILING, Judgement, Verdict
 from pcfg_artifact.verification.expectations import Expected
 from pcfg_artifact.verification.measured import Measured, Value, format_number

@@ -7,19 +7,8 @@ from collections.abc import Sequence
 from functools import partial
 
 from pcfg_artifact import cells
-from pcfg_artifact.cells import (
-    HEAD,
-    LAYER,
-    SENTENCE_F1,
-    SPAN_LENGTH,
-    STEP,
-    TREEBANK,
-    TREES,
-    Cell,
-    Roles,
-    find_roles,
-    natural,
-)
+from pcfg_artifact.cells import HEAD, LAYER, SENTENCE_F1, SPAN_LENGTH, STEP, TREEBANK, TREES, Cell, natural
+from pcfg_artifact.roles import Roles, find_roles, untrained
 from pcfg_artifact.verification.expectations import Record
 from pcfg_artifact.verification.families import PROBES
 from pcfg_artifact.verification.recorded_tables import Values, computed, over_seeds, table
@@ -51,7 +40,7 @@ def distance_table(record: Record, roles: Roles, base: str) -> str:
     rows = [["unigram model", perplexity(base, "unigram"), "0", "", ""]]
     rows += [[model, perplexity(model, "model"), computed(record, partial(percent_closed, model), ".1f"), *f1(model)]
              for model in sorted(roles.models, key=natural)]
-    rows += [[f"{base} before its first step", "", "", *f1(cells.untrained(base))],
+    rows += [[f"{base} before its first step", "", "", *f1(untrained(base))],
              ["exact", perplexity(base, "exact"), "100", *f1("IO")]]
     return table(["", "perplexity", "% of the way", *(f"F1, {probe} probe" for probe in PROBES)], rows)
 
@@ -68,7 +57,7 @@ def layers_table(record: Record, base: str, last: int) -> str:
     layers = range(last + 1)
     rows = [[f"{probe}, {when}", *(over_seeds(record, cells.layer_score(
                 model, probe, TREEBANK.name, TREES, SENTENCE_F1, layer), ".1f") for layer in layers)]
-            for probe in PROBES for when, model in (("trained", base), ("before training", cells.untrained(base)))]
+            for probe in PROBES for when, model in (("trained", base), ("before training", untrained(base)))]
     return table([f"probe of {base}", *map(LAYER, layers)], rows)
 
 
@@ -80,7 +69,7 @@ def marginals_table(record: Record, base: str, last: int) -> str:
     for probe in PROBES:
         given, first, final = (
             [cells.marginal_score(model, probe, TREEBANK.name, layer, PEARSON, task) for task in tasks]
-            for model, layer in ((cells.untrained(base), 0), (base, 0), (base, last)))
+            for model, layer in ((untrained(base), 0), (base, 0), (base, last)))
         rows += [[f"{probe}, {name}", *(over_seeds(record, cell, ".3f") for cell in row)] for name, row in
                  (("layer 0 before training", given), ("layer 0", first), (f"layer {last}", final))]
         rows.append([f"{probe}, gained", *(computed(record, partial(gain, *pair), ".3f")

@@ -13,6 +13,7 @@ import pcfg_artifact
 from pcfg_artifact import cells, pipeline
 from pcfg_artifact.freshness import stage_code
 from pcfg_artifact.owners import OWNERS
+from pcfg_artifact.roles import CAUSAL, find_roles, masked_counterpart, model_size, roles_of
 
 ROOT = Path(pcfg_artifact.__file__).parent
 RECORDED = Path(__file__).parents[2] / "expected_results"
@@ -73,21 +74,21 @@ def test_probes_are_read_off_table_4_in_its_order():
 
 
 def test_roles_are_those_of_the_paper_and_other_names_are_passed_over():
-    roles = cells.roles_of(["A12L12", "A12L1", "A12L3", "A3L12", "A24L12", "A12L12-random", "unigram"])
+    roles = roles_of(["A12L12", "A12L1", "A12L3", "A3L12", "A24L12", "A12L12-random", "unigram"])
     assert (roles.base, roles.fewest_layers, roles.fewest_heads) == ("A12L12", "A12L1", "A3L12")
     assert roles.models == ("A3L12", "A12L1", "A12L3", "A12L12", "A24L12")
-    assert cells.roles_of(["x"]).base is None
+    assert roles_of(["x"]).base is None
 
 
 def test_causal_models_play_a_role_of_their_own_alone():
     made = [*(cells.perplexity(model, "validation") for model in ("A4L3", "A4L1")),
             *(cells.next_word(model, "kl") for model in ("C4L12", "C4L3"))]
-    roles = cells.find_roles(made)
+    roles = find_roles(made)
     assert roles.models == ("A4L1", "A4L3")
     assert roles.causal == ("C4L3", "C4L12")
-    assert cells.masked_counterpart("C4L12") == "A4L12"
-    assert cells.model_size("C4L3") is None
-    assert cells.model_size("C4L3", cells.CAUSAL) == (4, 3)
+    assert masked_counterpart("C4L12") == "A4L12"
+    assert model_size("C4L3") is None
+    assert model_size("C4L3", CAUSAL) == (4, 3)
 
 
 def test_corpus_f1_counts_skipped_sentences_except_where_it_stands_beside_accuracies():

@@ -33,6 +33,7 @@ LEVELS = [
     {"config", "encoders"},
     {"artifacts"},
     {"storage"},
+    {"roles"},
     {"errors", "seeding", "machine", "progress", "ragged", "lazy", "ordered", "first_process", "cells",
      "owners"},
     {"cgroups", "compiled_cache"},

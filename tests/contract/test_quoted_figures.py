@@ -2,7 +2,9 @@
 
 import re
 from collections import Counter
+from fnmatch import fnmatchcase
 from itertools import pairwise
+from math import log
 from pathlib import Path
 
 import pytest
@@ -38,6 +40,69 @@ def test_the_claim_table_counts_as_the_record_does(profile):
         quoted = {outcome: int(number[1]) if (number := re.search(pattern, said)) else 0
                   for outcome, pattern in COUNTS.items()}
         assert quoted == {outcome: found[outcome] for outcome in COUNTS}, f"{ids[first]}: {said}"
+
+
+def numbers(table, row, column):
+    """Cell -> its numbers by seed, of the record of reduced."""
+    record = load_record("reduced")
+    found = {cell: [record.by_seed[seed][cell] for seed in record.seeds] for cell in record.units
+             if cell.table == table and fnmatchcase(cell.row, row) and fnmatchcase(cell.column, column)}
+    assert found, (table, row, column)
+    return found
+
+
+def flat(table, row, column):
+    return [number for by_seed in numbers(table, row, column).values() for number in by_seed]
+
+
+def gains(task):
+    """F1 of the base model's best layer above its layer 0 on treebank text, by probe and seed."""
+    for probe in ("linear", "2-layer"):
+        first, *later = numbers("figure_layers", f"A4L6 {probe} PTB {task} sentence_f1", "L*").values()
+        yield from (max(layers) - start for start, *layers in zip(first, *later, strict=True))
+
+
+def closed():
+    """The share of the way from the unigram to the exact masked-word loss, of every model and seed."""
+    unigram, exact, model = (flat("against_optimum", "A* mask 0.15", name) for name in ("unigram", "exact", "model"))
+    return [log(u / m) / log(u / e) for u, e, m in zip(unigram, exact, model, strict=True)]
+
+
+def percents(shares):
+    return f"{100 * min(shares):.0f} to {100 * max(shares):.0f}%"
+
+
+def correlations(length):
+    found = flat("table5", f"l={length}", "A4L6 2-layer")
+    return f"{min(found):.2f} to {max(found):.2f}".replace("0.", ".")
+
+
+def test_the_readme_quotes_the_record_of_reduced():
+    others = zip(*numbers("table3", "A4L[36]", "validation_perplexity").values(), strict=True)
+    apart = max(max(pair) / min(pair) - 1 for pair in others)
+    frequent = sum(flat("figure_frequency", f"interminal {rank}", "vm")[0] for rank in range(1, 21))
+    adjacent = flat("figure_layers", "A4L6 * PTB ADJ sentence_f1", "L0")
+    tree, next_to = list(gains("EOS")), list(gains("ADJ"))
+    said = " ".join(README.read_text(encoding="utf-8").split())
+    for quoted in (
+            f"error of any span is {max(flat('agreement', '*', '*side')):.0e}",
+            f"close {percents(closed())} of the way from the unigram",
+            f"(*in-terminals*) head {frequent:.0%} of all spans",
+            f"the two others are within {apart:.1%} of each other",
+            f"parses {min(tree):.0f} to {max(tree):.0f} F1 above layer 0",
+            f"get {min(adjacent):.0f} to {max(adjacent):.0f} from layer 0, and gain "
+            f"{min(next_to):.0f} to {max(next_to):.0f}",
+            f"correlates {correlations(2)} with them at two words and {correlations(10)} at ten",
+            f"close {percents(flat('next_word', '*', 'closed'))} of the way to the exact next word",
+            f"{percents(flat('interventions', 'A4L6 2-layer probe', 'slope'))} for a 2-layer probe"):
+        assert quoted in said
+    lost = [on_treebank - elsewhere for on_treebank, elsewhere in zip(
+        flat("table4", "* PTB sentence_f1", "A4L6"), flat("table4", "* OOD sentence_f1", "A4L6"), strict=True)]
+    assert max(lost) <= 2  # "loses at most 2"
+    assert max(flat("interventions", "A4L6 linear probe", "slope")) <= 0.01  # "at most 1%"
+    for width, least, most in ((2, 0.44, 0.53), (3, 0.32, 0.40)):  # "half", "a third"
+        assert least < min(flat("incremental", f"span {width} posterior", "C4L[36]"))
+        assert max(flat("incremental", f"span {width} posterior", "C4L[36]")) < most
 
 
 @pytest.mark.parametrize("profile", ["smoke", "reduced"])

@@ -18,6 +18,7 @@ from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.machine import Machine
 from pcfg_artifact.owners import tables_of
 from pcfg_artifact.parsing import next_words
+from pcfg_artifact.roles import roles_of
 from pcfg_artifact.stages import incremental, pretrain, sample
 
 MACHINE = Machine("cpu", 2)
@@ -75,7 +76,7 @@ def test_a_causal_model_is_no_masked_model_for_any_reader(world):
     assert set(causal_folders(pretrained)) == {"C2L2"}
     tables = {(m.table, m.row.split()[0]) for m in StageDir(world / "pretrain").metrics()}
     assert not [row for _, row in tables if row.startswith("C")]
-    assert cells.roles_of(["A2L2", "C2L2"]).models == ("A2L2",)
+    assert roles_of(["A2L2", "C2L2"]).models == ("A2L2",)
 
 
 def test_every_saved_causal_model_has_a_card_with_its_distance_from_the_exact_next_word(world):

@@ -8,7 +8,7 @@ import pytest
 
 from pcfg_artifact import artifacts, cli, config, pipeline
 from pcfg_artifact.artifacts import StageDir
-from pcfg_artifact.cells import Cell, find_roles, roles_of
+from pcfg_artifact.cells import Cell
 from pcfg_artifact.corpora import read_corpora
 from pcfg_artifact.errors import ConfigError
 from pcfg_artifact.example_sentence import example_tree
@@ -23,6 +23,7 @@ from pcfg_artifact.parsing.charts import cell_bounds
 from pcfg_artifact.probing.probes import PROBES as REGISTRY
 from pcfg_artifact.probing.probes import check_names
 from pcfg_artifact.ragged import Ragged
+from pcfg_artifact.roles import find_roles, roles_of
 from pcfg_artifact.stages import attention, control, probe
 from pcfg_artifact.verification.derived import derive
 from pcfg_artifact.verification.measured import collect

@@ -14,11 +14,12 @@ import pytest
 import yaml
 
 from pcfg_artifact.artifacts import Folder, Manifest, Metric, StageDir, read_csv
-from pcfg_artifact.cells import Cell, find_roles
+from pcfg_artifact.cells import Cell
 from pcfg_artifact.config import VerifyConfig
 from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.machine import Machine
 from pcfg_artifact.owners import tables_of
+from pcfg_artifact.roles import find_roles
 from pcfg_artifact.stages import verify
 from pcfg_artifact.verification.derived import derive
 from pcfg_artifact.verification.expectations import parse_paper

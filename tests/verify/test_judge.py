@@ -3,11 +3,13 @@
 import dataclasses
 import math
 
+import numpy as np
 import pytest
 
 from pcfg_artifact.artifacts import Metric
-from pcfg_artifact.cells import Cell, find_roles
+from pcfg_artifact.cells import Cell
 from pcfg_artifact.errors import CorruptArtifact, StageError
+from pcfg_artifact.roles import find_roles
 from pcfg_artifact.verification.claim_outcomes import evaluate
 from pcfg_artifact.verification.comparison import Run, Verdict, judge, passed
 from pcfg_artifact.verification.expectations import Outcome, Rerun, add_rerun, parse_paper, summarise
@@ -283,6 +285,28 @@ def test_a_mean_shifts_less_than_its_cells_scatter(paper):
     assert set(verdicts(judgements, "record").values()) == {Verdict.MATCH}  # each alone could be another seed
     [shift] = [j for j in judgements if j.against == "table"]
     assert (shift.verdict, shift.measured) == (Verdict.DIFFERS, "-2.50 points")
+
+
+def test_limits_for_another_seed_are_as_wide_as_the_seed_farthest_from_the_others_asks_for():
+    rng, cells = np.random.default_rng(0), [Cell("figure_layers", f"A4L6 linear {setting} EOS sentence_f1", f"L{layer}")
+                                            for setting in ("PCFG", "PTB", "OOD") for layer in range(7)]
+    by_seed = {seed: {cell: 50.0 + 0.3 * rng.normal() for cell in cells} for seed in range(4)}
+    assert Spread(of_cells(by_seed)).shortfall == 1.0
+    by_seed[0] |= {cell: 65.0 for cell in cells if cell.column == "L2"}  # a layer that parses at this seed alone
+    record = of_cells(by_seed)
+    before, spread = Spread(record.without_seed(0)), Spread(record)
+    assert abs(65.0 - 50.0) > before.limits(None)[cells[2]].width
+    assert spread.shortfall == pytest.approx(max(
+        abs(record.by_seed[0][cell] - limit.expected) / limit.width for cell, limit in before.limits(None).items()))
+    plain, limit = spread._limits(None, (), times=1.0)[cells[0]], spread.limits(None)[cells[0]]
+    assert limit.width > plain.width
+    assert limit.width == pytest.approx(spread.shortfall * plain.width, abs=FLOOR["percent"] * spread.shortfall)
+    assert spread.limits(0) == spread._limits(0, (), times=1.0)  # a recorded seed has numbers of its own
+
+
+def test_two_seeds_cannot_check_each_other():
+    cell = Cell("table4", "linear PTB sentence_f1", "A4L1")
+    assert Spread(of_cells({0: {cell: 60.0}, 1: {cell: 70.0}})).shortfall == 1.0
 
 
 def test_a_number_without_training_is_compared_to_rounding_and_its_drift_is_reported():

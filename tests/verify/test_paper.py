@@ -2,7 +2,8 @@
 
 import re
 
-from pcfg_artifact.cells import Cell, find_roles
+from pcfg_artifact.cells import Cell
+from pcfg_artifact.roles import find_roles
 from pcfg_artifact.verification.claim_outcomes import HOLDS, evaluate
 from pcfg_artifact.verification.measured import tabulate
 

@@ -4,8 +4,9 @@ import math
 
 import pytest
 
-from pcfg_artifact.cells import Cell, find_roles
+from pcfg_artifact.cells import Cell
 from pcfg_artifact.errors import ConfigError
+from pcfg_artifact.roles import find_roles
 from pcfg_artifact.verification.claim_outcomes import FAILS, HOLDS, INAPPLICABLE, MISSING, evaluate
 from pcfg_artifact.verification.measured import Value, tabulate
 from pcfg_artifact.verification.relations import parse_relations

@@ -3,8 +3,9 @@
 import csv
 import html
 
-from pcfg_artifact.cells import Cell, roles_of
+from pcfg_artifact.cells import Cell
 from pcfg_artifact.owners import OWNERS
+from pcfg_artifact.roles import roles_of
 from pcfg_artifact.verification.measured import Value
 from pcfg_artifact.verification.tables import lay_out, to_csv, to_markdown
 
