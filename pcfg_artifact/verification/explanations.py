@@ -75,4 +75,4 @@ def _short(number: float, unit: str = "") -> str:
     if abs(number) < 1:  # two digits, or the first one that is not zero
         text = f"{number:.2f}" if abs(number) >= 0.01 or number == 0 else f"{number:.4f}".rstrip("0")
         return text.replace("0.", ".", 1)
-    return f"{number:.3g}"
+    return f"{number:,.0f}" if abs(number) >= 100 else f"{number:.3g}"

@@ -13,8 +13,9 @@ from pcfg_artifact.verification.history import History, history_of
 
 @pytest.fixture
 def record():
-    cells = {Cell("table3", "A4L3", "validation_perplexity"): "perplexity", Cell("table5", "l=2", "A4L3"): "fraction"}
-    numbers = {0: (41.6, 0.61), 1: (53.1, 0.75)}
+    cells = {Cell("table3", "A4L3", "validation_perplexity"): "perplexity", Cell("table5", "l=2", "A4L3"): "fraction",
+             Cell("dynamics", "A4L3 tree F1", "half-way step"): "count"}
+    numbers = {0: (41.6, 0.61, 447.03), 1: (53.1, 0.75, 1085.19)}
     return Record("smoke", "t", "c", cells, dict.fromkeys(cells, "probe"),
                   {seed: dict(zip(cells, values, strict=True)) for seed, values in numbers.items()})
 
@@ -26,6 +27,7 @@ HISTORY = History({0: Comparison(4.2, 3.0, False, "", "", ""), 1: Comparison(-1.
     ("between [min table3 / {base} / validation_perplexity] and [max table3 / * / *]", "between 42 and 53"),
     ("[min table5 / l=2 / A4L3]", ".61"),
     ("[least] to [most], [behind] behind; [failing] of [runs]", "-1.26 to 4.2, 1.26 behind; 1 of 2"),
+    ("[max dynamics / A4L3 tree F1 / half-way step]", "1,085"),
 ])
 def test_numbers_are_read_from_the_record(record, text, words):
     assert explain(text, record, HISTORY) == words
