@@ -16,7 +16,15 @@ from pcfg_artifact.verification.families import BY_KIND_OF_WORD, Part, in_words,
 from pcfg_artifact.verification.history import History, history_of
 from pcfg_artifact.verification.measured import Measured, format_number, tabulate
 from pcfg_artifact.verification.relations import Relation
-from pcfg_artifact.verification.spread import DRIFT, SAME_MODEL, SEEDS, Limit, repeated_in_run, spread_of
+from pcfg_artifact.verification.spread import (
+    DRIFT,
+    SAME_MODEL,
+    SEEDS,
+    Limit,
+    has_repeated,
+    repeated_in_run,
+    spread_of,
+)
 from pcfg_artifact.verification.trivial import distance
 
 # Sections 02-21 and 22 of the Penn Treebank: the only trees whose numbers the paper prints.
@@ -252,6 +260,7 @@ def paper_applies(run: Run, measured: Measured) -> str | None:
 def judge_relations(run: Run, measured: Measured, relations: Sequence[Relation],
                     record: Record | None) -> list[Judgement]:
     roles, tables = find_roles(measured), tabulate(measured)
+    same_models = record is not None and has_repeated(record, run.seed, measured)
     judgements = []
     for relation in relations:
         if relation.scale == "paper" and run.profile != "paper":
@@ -268,7 +277,7 @@ def judge_relations(run: Run, measured: Measured, relations: Sequence[Relation],
         explanation = ""
         if record is not None and (known := record.outcomes.get(relation.id)) and known.outcome != HOLDS:
             explanation = explain(known.explanation, record, history)
-        verdict, reason = _outcome(found.worst, found.outcome, run.seed, history, explanation)
+        verdict, reason = _outcome(found.worst, found.outcome, run.seed, history, same_models, explanation)
         judgements.append(Judgement("relation", relation.id, verdict, found.measured, found.expected, reason,
                                     where=found.where, comparison=found.worst, table=relation.table,
                                     recorded=tuple(c.value for c in history.by_seed.values())))
@@ -280,7 +289,7 @@ def judge_relations(run: Run, measured: Measured, relations: Sequence[Relation],
     return judgements
 
 
-def _outcome(now: Comparison, outcome: str, seed: int | None, history: History,
+def _outcome(now: Comparison, outcome: str, seed: int | None, history: History, same_models: bool,
              explanation: str) -> tuple[Verdict, str]:
     """Compare what holds now with what was recorded: a change in either direction is a difference, unless the claim
     is nearer to its bound than honest runs lie apart."""
@@ -292,7 +301,7 @@ def _outcome(now: Comparison, outcome: str, seed: int | None, history: History,
     own = history.by_seed.get(seed) if seed is not None else None
     has_changed = (own.slack >= 0) != (outcome == HOLDS) if own is not None else outcome not in recorded
     if has_changed:
-        if not history.is_honest(seed, now):
+        if not history.is_honest(seed, now, same_models):
             if outcome == HOLDS:
                 return Verdict.DIFFERS, "the claim holds now, but is recorded as failing; record the profile again"
             return Verdict.DIFFERS, "the claim does not hold in this run"

@@ -26,10 +26,11 @@ class History:
     by_seed: dict[int, Comparison]
     reruns: dict[Rerun, Comparison]
 
-    def is_honest(self, seed: int | None, now: Comparison) -> bool:
-        """Whether honest runs lie as far from what is recorded as this one; NaN never does."""
+    def is_honest(self, seed: int | None, now: Comparison, has_repeated: bool) -> bool:
+        """Whether honest runs lie as far from what is recorded as this one; NaN never does.  Reruns of the probes alone
+        say so only of a run whose models are the recorded ones (`has_repeated`)."""
         drift = [c.lean - self.by_seed[rerun.seed].lean for rerun, c in self.reruns.items()
-                 if rerun.seed in self.by_seed]
+                 if rerun.seed in self.by_seed and (has_repeated or not rerun.is_probes_only)]
         drift = [change for change in drift if change]  # a rerun that changed nothing calculated alike
         if seed is not None and seed in self.by_seed and drift:
             width = quantile(len(drift), ODDS) * math.sqrt(float(np.mean(np.square(drift))))

@@ -259,6 +259,13 @@ def repeated_in_run(record: Record, seed: int | None, measured: Measured) -> fro
                                             if cell.table == TRAINING_CURVE})
 
 
+def has_repeated(record: Record, seed: int | None, measured: Measured) -> bool:
+    """Whether every model of a run of a recorded seed is the recorded one."""
+    curves = {cell.row for cell in record.by_seed.get(seed, {}) if cell.table == TRAINING_CURVE} \
+        if seed is not None else set()
+    return bool(curves) and curves <= repeated_in_run(record, seed, measured)
+
+
 @lru_cache(maxsize=256)
 def repeated_in(record: Record, rerun: Rerun) -> frozenset[str]:
     return repeated_training(record, rerun.seed, record.drift[rerun])

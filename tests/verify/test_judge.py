@@ -10,13 +10,14 @@ from pcfg_artifact.artifacts import Metric
 from pcfg_artifact.cells import Cell
 from pcfg_artifact.errors import CorruptArtifact, StageError
 from pcfg_artifact.roles import find_roles
-from pcfg_artifact.verification.claim_outcomes import evaluate
+from pcfg_artifact.verification.claim_outcomes import Comparison, evaluate
 from pcfg_artifact.verification.comparison import Run, Verdict, judge, passed
 from pcfg_artifact.verification.expectations import Outcome, Rerun, add_rerun, parse_paper, summarise
 from pcfg_artifact.verification.expectations import add_seed as add_seed_with_stages
 from pcfg_artifact.verification.families import family, part
+from pcfg_artifact.verification.history import History
 from pcfg_artifact.verification.measured import Value, tabulate
-from pcfg_artifact.verification.spread import FLOOR, Spread, moved_exact_cells
+from pcfg_artifact.verification.spread import FLOOR, Spread, has_repeated, moved_exact_cells
 
 PAPER = Run("paper", "trees", "settings")
 SMOKE = Run("smoke", "trees", "settings", seed=7)  # not recorded
@@ -302,6 +303,28 @@ def test_limits_for_another_seed_are_as_wide_as_the_seed_farthest_from_the_other
     assert limit.width > plain.width
     assert limit.width == pytest.approx(spread.shortfall * plain.width, abs=FLOOR["percent"] * spread.shortfall)
     assert spread.limits(0) == spread._limits(0, (), times=1.0)  # a recorded seed has numbers of its own
+
+
+def test_reruns_of_the_probes_say_nothing_of_a_claim_about_other_models():
+    """A recorded seed whose training took another course may turn a claim as seeds do; the same models may not."""
+    def at(value):
+        return Comparison(value, 0.0, False, "", "", "")
+
+    history = History({0: at(-1.8), 1: at(0.7), 2: at(1.1)}, {Rerun(0, "probes_avx2"): at(-1.799)})
+    assert not history.is_honest(0, at(0.6), has_repeated=True)
+    assert history.is_honest(0, at(0.6), has_repeated=False)
+    whole = dataclasses.replace(history, reruns={**history.reruns, Rerun(0, "avx2"): at(-1.7999)})
+    assert not whole.is_honest(0, at(0.6), has_repeated=False)
+
+
+def test_a_run_has_the_recorded_models_if_every_curve_repeats():
+    curves = [Cell("loss_curve", model, "step 5 validation") for model in ("A4L1", "A4L3")]
+    record = of_cells({seed: dict.fromkeys(curves, 3.0 + seed) for seed in range(3)}, unit="nats", stage="pretrain")
+    same = dict.fromkeys(curves, Value(3.0, "nats"))
+    assert has_repeated(record, 0, same)
+    assert not has_repeated(record, 0, replaced(same, curves[1], 3.001))
+    assert not has_repeated(record, 7, same)
+    assert not has_repeated(record, None, same)
 
 
 def test_two_seeds_cannot_check_each_other():
