@@ -7,6 +7,7 @@ functions of `Hardware`, and each problem they return says what to do about it.
 from __future__ import annotations
 
 import os
+import platform
 import re
 import shutil
 import warnings
@@ -65,6 +66,12 @@ def available_cores() -> int:
     cores = len(process.cpu_affinity()) if hasattr(process, "cpu_affinity") else psutil.cpu_count() or 1
     limit = cgroups.core_limit()
     return cores if limit is None else max(1, min(cores, int(limit)))
+
+
+def processor() -> str:
+    """The name of the processor, or only its architecture where the system does not say."""
+    model = re.search(r"^model name\s*:\s*(.+)$", _read(Path("/proc/cpuinfo")), re.MULTILINE)
+    return model[1] if model else platform.machine()
 
 
 def available_memory() -> int:

@@ -14,11 +14,12 @@ from pcfg_artifact.artifacts import Manifest
 from pcfg_artifact.config import Profile, as_json, profile_names
 from pcfg_artifact.errors import ConfigError, TreebankError, UsageError
 from pcfg_artifact.progress import progress
-from pcfg_artifact.records import expected_hash
+from pcfg_artifact.records import expected_hash, load_record, settings_hash
 from pcfg_artifact.roles import roles_of
 from pcfg_artifact.stage_work import work_lines
 from pcfg_artifact.treebank import splits
 from pcfg_artifact.treebank.reading import read_treebank, source_hash
+from pcfg_artifact.verification.comparison import Run, record_applies
 
 # Inputs that are not stages: the trees, and what verify compares with.
 TREEBANK, EXPECTED = "treebank", "expected_results"
@@ -108,7 +109,26 @@ def describe(profile: Profile, out: Path, stages: Sequence[Stage], *, force: boo
         lines += _training_lines(profile)
     lines += [line for stage in stages for line in _probing_lines(profile, stage.name)]
     lines += work_lines(profile, [stage.name for stage in stages])
+    lines += [line for stage in stages if stage.name == "verify" for line in _judge_lines(profile, stage)]
     return "\n".join(lines)
+
+
+def _judge_lines(profile: Profile, verify: Stage) -> list[str]:
+    """Whether the recorded numbers will apply: a run of an hour on other trees would say so at its end only."""
+    record = load_record(profile.verify.expected)
+    try:
+        treebank = source_hash(profile.treebank)
+    except TreebankError:  # the plan's first line says so
+        return []
+    if record is None:
+        return []
+    settings = settings_hash({name: as_json(profile.stage(name)) for name in verify.reads if name != EXPECTED})
+    why_not = record_applies(Run(record.profile, treebank, settings), record)
+    if why_not is not None:
+        return [f"verify will judge claims alone, not numbers: {why_not}"]
+    known = "the record has this seed" if profile.verify.seed in record.seeds else "this seed is not in the record"
+    return [f"verify will judge every number: trees and settings are the recorded ones, and {known} "
+            f"(it has {', '.join(map(str, record.seeds))})"]
 
 
 def _training_lines(profile: Profile) -> list[str]:

@@ -63,8 +63,7 @@ def _packages(problems: list[str]) -> str:
 
 
 def _cpu() -> str:
-    model = re.search(r"^model name\s*:\s*(.+)$", _read("/proc/cpuinfo"), re.MULTILINE)
-    return f"{machine.available_cores()} of {os.cpu_count()} cores usable, {model[1] if model else platform.machine()}"
+    return f"{machine.available_cores()} of {os.cpu_count()} cores usable, {machine.processor()}"
 
 
 def _memory(hardware: Hardware) -> str:
@@ -76,10 +75,3 @@ def _gpu(hardware: Hardware) -> str:
         return (f"{len(hardware.gpus)} x {hardware.gpus[0]}, driver {hardware.driver or 'unknown'}, "
                 f"CUDA {hardware.cuda} in torch")
     return f"none; torch {metadata.version('torch')} runs on the CPU"
-
-
-def _read(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""

@@ -8,7 +8,7 @@ With --treebank: unlabelled F1 in the named conventions, beside trees that know 
 and beside the latent-variable PCFG if the grammar folder holds one; --labelled adds labelled scores as evalb has them.
 
 A sentence without probability is tried again with its rarer words as unknown ones, then becomes right-branching; how
-often is said on standard error, or below the table.
+often, if ever, is said on standard error, or below the table.
 """
 
 from __future__ import annotations
@@ -113,7 +113,8 @@ def run(args: argparse.Namespace) -> int:
                 print(json.dumps(scored.as_json(words), ensure_ascii=False, allow_nan=False))
             else:
                 print("" if scored.tree is None else scored.tree)
-    _report(attempts, sys.stderr)
+    if attempts[2] + attempts[3]:
+        _report(attempts, sys.stderr)
     return 0
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from pcfg_artifact import config, pipeline, storage
 from pcfg_artifact.artifacts import Folder, Manifest
 from pcfg_artifact.errors import StageError, UsageError
-from pcfg_artifact.machine import available_cores
+from pcfg_artifact.machine import available_cores, processor
 from pcfg_artifact.records import (
     EXPECTED,
     load_record,
@@ -62,6 +62,7 @@ ARITHMETICS = {
              "OPENBLAS_CORETYPE": "Haswell"},
     # Other numbers of threads: models are trained by one thread each, but the optimum beside them is not.
     "threads": {},
+    "processor": {},  # nothing is asked of the libraries: this machine is of another kind than the recorded one
 }
 LAST_KEPT = "pretrain"
 WANTED_SEEDS = 3
@@ -148,7 +149,8 @@ def rerun(args: argparse.Namespace, record: Record) -> Record:
         raise StageError(f"the run under {name} ended with code {done.returncode}; what it finished is in "
                          f"{out}: fix the cause above and run the same command again")
     what, measured, manifests = read_run(args.profile, _folders(out))
-    chosen = ", ".join(f"{name}={value}" for name, value in environment.items()) or "one worker, one thread"
+    chosen = ", ".join(f"{name}={value}" for name, value in environment.items()) or {
+        "threads": "one worker, one thread", "processor": processor()}[args.arithmetic]
     record = add_rerun(record, Rerun(seed, name), what.treebank, what.config, measured,
                        f"{chosen}; {provenance(manifests)}")
     for cell, was, now in moved_exact_cells(record, Rerun(seed, name)):

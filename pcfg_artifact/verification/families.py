@@ -18,6 +18,7 @@ UNTRAINED = "-random"  # the end of the name of a model before its training
 MODEL = re.compile(rf"[AC]\d+L\d+({UNTRAINED})?$")
 # What may differ between the cells of a family: layers, steps, heads, span lengths, masking rates, settings.
 INDEX = re.compile(r"(L\d+|l=\d+|\d[\d.]*(-\d+)?|PCFG|PTB|OOD|step|head|layer|mask|corrupt)$")
+LAYER = re.compile(r"L\d+$")
 NUMBER = re.compile(r"\d+")
 PROBES = ("linear", "2-layer")
 SCORE = re.compile(r"(sentence|corpus)_f1\w*$")  # in whatever convention
@@ -73,6 +74,13 @@ def family(cell: Cell, unit: str, stage: str, base: str) -> Family:
     if not model or unit == "count":  # no model to tell apart by: rows of one column go together
         return Family(model, stage, f"{cell.table} {_folded(cell.column.split()[-1])}", scale)
     return Family(model, stage, _measure(cell, stage, words), scale, is_divided(cell))
+
+
+def of_layer(of: Family, cell: Cell) -> Family:
+    """The part of a family that is of one layer.  Over seeds layers scatter unlike: layer 0 hardly moves, and a first
+    layer that some seeds teach to parse and others do not moves the most."""
+    layer = next(filter(LAYER.match, f"{cell.row} {cell.column}".split()), "")
+    return of._replace(measure=f"{of.measure} {layer}".rstrip())
 
 
 def _measure(cell: Cell, stage: str, words: list[str]) -> str:

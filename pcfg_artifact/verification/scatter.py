@@ -5,7 +5,8 @@ Every number was run a few times only, but many numbers measure the same thing. 
 - the variance of a family, over its cells and runs;
 - how unequally its cells scatter.  Cells of unequal variance have long tails together: the kurtosis of all their
   standardised residuals gives the degrees of freedom of a t distribution with such tails, and beside so many degrees
-  of its family a cell's own variance counts with its own few;
+  of its family a cell's own variance counts with its own few.  Few numbers show few of their tails, so the kurtosis
+  counts with its standard error added;
 - how far the cells of one run move together (the intra-class correlation).  It says how many of them count as
   independent, and how far their mean moves.
 
@@ -22,6 +23,7 @@ import pandas as pd
 from scipy import stats
 
 GAUSSIAN = 3.0  # kurtosis
+VARIANCE_OF_KURTOSIS = 24.0  # of n independent normal numbers, times n
 ALL_ALIKE = 1e4  # degrees of freedom: as good as a normal distribution
 
 
@@ -118,14 +120,15 @@ class Scatter:
 
     @cached_property
     def _tails(self) -> pd.Series:
-        """Degrees of freedom of the t distribution whose kurtosis the standardised residuals of a kin have."""
+        """Degrees of freedom of the t distribution whose kurtosis the standardised residuals of a kin may have."""
         runs, pooled = self.degrees.where(self.degrees > 0), self.frame["family"].map(self.families.variance)
         standardised = self.residuals.where(pooled > 0).div(pooled.pow(0.5), axis=0)
         standardised = standardised.mul(((runs + 1) / runs).pow(0.5), axis=0)  # a mean was taken from them
         kin, n = self.frame["kin"], standardised.notna().sum(axis=1)
         n_values = n.groupby(kin).sum()
         second, fourth = ((standardised**power).sum(axis=1).groupby(kin).sum() / n_values for power in (2, 4))
-        excess = fourth / second**2 - GAUSSIAN
+        known = self.families.degrees.groupby(self._kin(self.frame["family"])).sum()
+        excess = fourth / second**2 - GAUSSIAN + (VARIANCE_OF_KURTOSIS / known).pow(0.5)
         return (4 + 6 / excess.where(excess > 0)).fillna(ALL_ALIKE).clip(upper=ALL_ALIKE)
 
 

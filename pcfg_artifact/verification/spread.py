@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -31,6 +31,7 @@ from pcfg_artifact.verification.families import (
     is_exact,
     is_low_rank,
     is_trained,
+    of_layer,
     part,
     scaled,
     siblings,
@@ -86,6 +87,7 @@ class Spread:
             "unit": list(record.units.values()), "stage": [record.stages[cell] for cell in self.cells],
             "table": [cell.table for cell in self.cells], "model": [of.model for of in families],
             "family": _numbered(families), "kin": _numbered([of.kin for of in families]),
+            "family_of_layer": _numbered([of_layer(*pair) for pair in zip(families, self.cells, strict=True)]),
             "part": _numbered(self.parts), "siblings": _numbered([siblings(cell) for cell in self.cells]),
             "is_trained": [is_trained(record.stages[cell]) for cell in self.cells],
             "is_divided": [is_divided(cell) for cell in self.cells],
@@ -113,6 +115,11 @@ class Spread:
         is_settled = (agrees.groupby(self.frame["siblings"]).transform("all") & (seeds.max(axis=1) % 1 != 0)
                       & ~self.frame["is_low_rank"])
         return Scatter(*residuals_of(seeds.mask(is_settled)), self.frame)
+
+    @cached_property
+    def of_layers(self) -> Scatter:
+        """The same, no layer lending its variance to another: what a cell alone is judged by."""
+        return replace(self.over_seeds, frame=self.frame.assign(family=self.frame["family_of_layer"]))
 
     @cached_property
     def of_runs(self) -> Scatter:
@@ -176,13 +183,14 @@ class Spread:
 
     def _limits(self, seed: int | None, repeated: Collection[str], times: float) -> dict[Cell, Limit]:
         odds = ODDS / max(int((~self.frame["is_exact"]).sum()), 1)
-        width, why = self._widths(lambda scatter: scatter.cells, lambda applies: applies, odds, seed, repeated)
+        width, why = self._widths(lambda scatter: scatter.cells, self.of_layers, lambda applies: applies, odds, seed,
+                                  repeated)
         width *= times
         expected, is_wide = self.finite.mean(axis=1).fillna(self.by_seed.iloc[:, 0]), pd.Series(False, width.index)
         if seed in self.by_seed:
             expected, is_exact = self.by_seed[seed], self.frame["is_exact"]
             width, why = width.mask(is_exact, 0.0), why.mask(is_exact, ROUNDING_ONLY)
-            is_wide = (why == DRIFT) & (self.of_runs.cells.variance >= self.over_seeds.cells.variance) & (width > 0)
+            is_wide = (why == DRIFT) & (self.of_runs.cells.variance >= self.of_layers.cells.variance) & (width > 0)
         size = expected.abs().where(np.isfinite(expected), 0.0)
         is_whole = (self.frame["unit"] == "count") & (size % 1 == 0)  # whole numbers are exact
         rounding = self._floor_at(seed) + (ROUNDING * size).mask(is_whole, 0.0)
@@ -193,8 +201,9 @@ class Spread:
         """Part of a table -> how far its mean may shift."""
         number = self.frame["part"]
         n_judged = int(self.frame["is_trained"].groupby(number).any().sum())  # others are judged cell by cell
-        width, why = self._widths(lambda scatter: scatter.means, lambda applies: applies.groupby(number).any(),
-                                  ODDS / max(n_judged, 1), seed, repeated)
+        width, why = self._widths(lambda scatter: scatter.means, self.over_seeds,
+                                  lambda applies: applies.groupby(number).any(), ODDS / max(n_judged, 1), seed,
+                                  repeated)
         expected = self.by_seed[seed] if seed in self.by_seed else self.finite.mean(axis=1)
         floor = self._floor_at(seed).groupby(number).first() + self.frame["digits"].groupby(number).mean()
         members: dict[int, dict[Cell, float]] = {}
@@ -206,12 +215,12 @@ class Spread:
     def _floor_at(self, seed: int | None) -> pd.Series:
         return self.floor if seed in self.by_seed else self.floor.mask(self.frame["is_of_sample"], REPEATED)
 
-    def _widths(self, of: Callable[[Scatter], Variances], over: Callable[[pd.Series], pd.Series], odds: float,
-                seed: int | None, repeated: Collection[str]) -> tuple[pd.Series, pd.Series]:
+    def _widths(self, of: Callable[[Scatter], Variances], of_seeds: Scatter, over: Callable[[pd.Series], pd.Series],
+                odds: float, seed: int | None, repeated: Collection[str]) -> tuple[pd.Series, pd.Series]:
         """Widths and what says so, of cells or of means: `of` takes their estimates, `over` says to which of them
         something applies that applies to cells."""
         # a number of another seed, against the mean of the recorded ones; it scatters no less than at one seed
-        estimate = of(self.over_seeds).at_least(of(self.of_runs))
+        estimate = of(of_seeds).at_least(of(self.of_runs))
         width = estimate.width(odds, 1 + 1 / self.finite.shape[1])
         why = pd.Series(SEEDS, width.index)
         if seed not in self.by_seed:

@@ -17,7 +17,8 @@ WIDTH, NAME_WIDTH = 132, 64
 ORDER = (*FAILING, Verdict.AS_RECORDED, Verdict.VARIES, Verdict.MATCH, Verdict.NOT_JUDGED)
 # What a verdict on a claim means to a reader.
 OF_A_CLAIM = {Verdict.MATCH: "shown", Verdict.AS_RECORDED: "not shown", Verdict.VARIES: "depends on seed",
-              Verdict.NOT_APPLICABLE: "needs the full scale"}
+              Verdict.NOT_APPLICABLE: "no such model"}
+NEEDS_SCALE = "needs the full scale"
 AGAINST = {"relation": "claims", "table": "means of tables", "record": "recorded numbers",
            "paper": "numbers of the paper"}
 
@@ -101,8 +102,14 @@ def conclusion(judgements: Sequence[Judgement]) -> str:
 def _line(name: str, judgement: Judgement) -> str:
     figures = judgement.measured + (f" ({judgement.expected})" if judgement.expected else "")
     figures = figures or judgement.reason
-    shown = OF_A_CLAIM.get(judgement.verdict) if judgement.against == "relation" else None
-    return _cut(f"{_cut(name, NAME_WIDTH):<{NAME_WIDTH}} {shown or judgement.verdict.value:<18} {figures}", WIDTH)
+    return _cut(f"{_cut(name, NAME_WIDTH):<{NAME_WIDTH}} {in_words(judgement):<18} {figures}", WIDTH)
+
+
+def in_words(judgement: Judgement) -> str:
+    """A verdict as a reader finds it: of a claim, what it means for the claim."""
+    if judgement.against != "relation":
+        return judgement.verdict.value
+    return NEEDS_SCALE if judgement.needs_paper_scale else OF_A_CLAIM.get(judgement.verdict, judgement.verdict.value)
 
 
 def _cut(text: str, width: int) -> str:

@@ -28,6 +28,12 @@ def test_parse_prints_one_tree_a_line_and_an_empty_line_for_an_empty_one(grammar
     assert "3 sentences; 1 without probability, 1 still so" in err
 
 
+def test_parse_says_nothing_more_where_every_sentence_has_a_tree(grammar_folder, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO("she eats fish\n"))
+    assert main(["parse", "--grammar", grammar_folder]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_parse_by_viterbi_reads_a_file(grammar_folder, capsys, tmp_path):
     (tmp_path / "sentences.txt").write_text("she eats fish\nfish fish\n")
     assert main(["parse", "--grammar", grammar_folder, "--decode", "viterbi", str(tmp_path / "sentences.txt")]) == 0

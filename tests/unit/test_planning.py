@@ -61,3 +61,17 @@ def test_twice_the_trees_on_as_many_cores_take_twice_as_long():
     about = {**measured.cost["training"], "trees": 2 * measured.cost["training"]["trees"]}
     doubled = dataclasses.replace(measured, cost={**measured.cost, "training": about})
     assert WORK["grammar"].seconds(doubled, measured, "grammar") == pytest.approx(2 * measured.cost["grammar"][0])
+
+
+@pytest.mark.parametrize(("settings", "said"), [
+    ([], "verify will judge every number: trees and settings are the recorded ones, and the record has this seed"),
+    (["seed=1000"], "and this seed is not in the record (it has 0, 1, "),
+    (["probe.n_train=7"], "claims alone, not numbers: settings of this run differ from the recorded ones")])
+def test_the_plan_says_whether_recorded_numbers_apply(tmp_path, settings, said):
+    assert said in describe(load_profile("smoke", settings), tmp_path, pipeline.STAGES)
+
+
+def test_the_plan_says_that_other_trees_are_judged_by_claims_alone(tmp_path):
+    shown = describe(load_profile("reduced", [], "embedded"), tmp_path, pipeline.STAGES)
+    assert "claims alone, not numbers: the recorded results are of another treebank" in shown
+    assert "verify will judge" not in describe(load_profile("reduced", [], "embedded"), tmp_path, pipeline.STAGES[:3])

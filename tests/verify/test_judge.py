@@ -257,6 +257,17 @@ def test_a_recorded_seed_is_compared_with_its_own_number(make_rows, measure, pap
     assert verdicts(judge(SMOKE, other, paper, found, []), "record")[name] == Verdict.MATCH  # some other seed
 
 
+def test_at_another_seed_a_calm_layer_has_no_room_because_another_layer_needs_it():
+    """A first layer that some seeds teach to parse and others do not; other arithmetic is too rare to tell layers."""
+    rng = np.random.default_rng(0)
+    calm, wild = ([Cell("figure_layers", f"A4L3 linear {setting} EOS {score}", layer) for setting in ("PCFG", "PTB")
+                   for score in ("sentence_f1", "corpus_f1")] for layer in ("L3", "L1"))
+    record = of_cells({seed: {cell: 60 + (8 if cell in wild else 1) * rng.normal() for cell in (*calm, *wild)}
+                       for seed in range(7)})
+    limits = Spread(record).limits(99)
+    assert min(limits[cell].width for cell in wild) > 4 * max(limits[cell].width for cell in calm)
+
+
 def test_a_trained_cell_may_drift_as_far_as_its_family_did_and_not_as_another_model():
     quiet, loud = (Cell("table4", "linear PTB sentence_f1", model) for model in ("A4L1", "A4L3"))
     record = of_cells({seed: {quiet: 60.0 + seed, loud: 70.0 + seed} for seed in range(3)})

@@ -16,7 +16,7 @@ from pcfg_artifact.cli import main
 from pcfg_artifact.config import VerifyConfig
 from pcfg_artifact.errors import StageError, UsageError
 from pcfg_artifact.inputs import Inputs
-from pcfg_artifact.machine import Machine
+from pcfg_artifact.machine import Machine, processor
 from pcfg_artifact.records import load_record, read_run
 from pcfg_artifact.stages import verify
 from pcfg_artifact.tools import record as record_tool
@@ -226,6 +226,8 @@ def test_record_measures_drift_in_a_process_of_its_own(recorder, make_rows, writ
     assert moved == {"table4"}
     assert "MKL_CBWR=COMPATIBLE" in (folder / "smoke" / "drift.csv").read_text()
     assert record.outcomes["attention-alike"].by_seed == "0:holds 1:holds 2:holds 0/sse:holds"
+    assert call("--arithmetic", "processor", "--seed", "1") == 0  # of another kind than the recorded one
+    assert f"seed 1 processor: {processor()}; commit 0" in (folder / "smoke" / "drift.csv").read_text()
 
 
 def test_drift_of_the_probes_keeps_the_models_of_the_recorded_run(recorder, write_run, make_rows, tmp_path):
