@@ -194,8 +194,9 @@ def judge_means(run: Run, measured: Measured, record: Record | None) -> list[Jud
             continue  # the mean of its bins is no mean of words; that one stands beside the optimum
         shift = sum(shifts) / len(shifts)
         verdict = Verdict.MATCH if abs(shift) <= limit.width else Verdict.DIFFERS  # NaN differs
+        allowed = in_words(limit.width, part.unit).lstrip("+")
         judgements.append(Judgement("table", part_name(part), verdict, in_words(shift, part.unit),
-                                    f"at most {in_words(limit.width, part.unit).lstrip('+')} either way",
+                                    f"{'' if allowed.startswith('more') else 'at most '}{allowed} either way",
                                     f"{limit.why}, mean of {len(shifts)} cells", table=part.table))
     return judgements
 

@@ -172,7 +172,8 @@ def in_words(shift: float, unit: str) -> str:
     if unit in LOGARITHMIC:
         if abs(shift) > math.log(MOST_TIMES):
             return f"more than {MOST_TIMES} times" if shift > 0 else f"less than 1 in {MOST_TIMES}"
-        return f"{100 * math.expm1(shift):+.2g}%"
+        percent = 100 * math.expm1(shift)
+        return f"{percent:+.2g}%" if abs(percent) < 99.5 else f"{percent:+.0f}%"
     if unit == "percent":
         return f"{shift:+.2f} points"
     if unit == "fraction":

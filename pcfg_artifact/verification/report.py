@@ -16,7 +16,7 @@ from pcfg_artifact.verification.explorer import as_script, likely_spans, trees_o
 from pcfg_artifact.verification.measured import Value, format_number
 from pcfg_artifact.verification.pictures import picture
 from pcfg_artifact.verification.relations import Relation
-from pcfg_artifact.verification.summary import AGAINST, banner, central, counts, in_words
+from pcfg_artifact.verification.summary import AGAINST, banner, central, counts, verdict_words
 from pcfg_artifact.verification.tables import Entry, Table
 
 MAXIMUM_DEVIATIONS = 100
@@ -72,7 +72,7 @@ class Claim:
 
     @property
     def words(self) -> str:
-        return in_words(self.judgement)
+        return verdict_words(self.judgement)
 
 
 @dataclass(frozen=True)

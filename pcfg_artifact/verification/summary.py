@@ -102,10 +102,10 @@ def conclusion(judgements: Sequence[Judgement]) -> str:
 def _line(name: str, judgement: Judgement) -> str:
     figures = judgement.measured + (f" ({judgement.expected})" if judgement.expected else "")
     figures = figures or judgement.reason
-    return _cut(f"{_cut(name, NAME_WIDTH):<{NAME_WIDTH}} {in_words(judgement):<18} {figures}", WIDTH)
+    return _cut(f"{_cut(name, NAME_WIDTH):<{NAME_WIDTH}} {verdict_words(judgement):<18} {figures}", WIDTH)
 
 
-def in_words(judgement: Judgement) -> str:
+def verdict_words(judgement: Judgement) -> str:
     """A verdict as a reader finds it: of a claim, what it means for the claim."""
     if judgement.against != "relation":
         return judgement.verdict.value

@@ -5,7 +5,7 @@ import pytest
 from pcfg_artifact.records import load_relations
 from pcfg_artifact.verification.comparison import Judgement, Run, Verdict
 from pcfg_artifact.verification.report import Facts, Page, render
-from pcfg_artifact.verification.summary import OF_A_CLAIM, central, in_words, summarise
+from pcfg_artifact.verification.summary import OF_A_CLAIM, central, summarise, verdict_words
 
 RUN = Run("reduced", "trees", "config", 0, {})
 
@@ -51,6 +51,6 @@ def test_without_central_claims_nothing_is_said(relations):
 
 def test_a_claim_that_a_profile_cannot_test_says_why():
     def words(**of):
-        return in_words(Judgement("relation", "a", Verdict.NOT_APPLICABLE, "", "", "", **of))
+        return verdict_words(Judgement("relation", "a", Verdict.NOT_APPLICABLE, "", "", "", **of))
     assert words(needs_paper_scale=True) == "needs the full scale"
     assert words() == OF_A_CLAIM[Verdict.NOT_APPLICABLE] == "no such model"

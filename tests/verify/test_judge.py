@@ -14,7 +14,7 @@ from pcfg_artifact.verification.claim_outcomes import Comparison, evaluate
 from pcfg_artifact.verification.comparison import Run, Verdict, judge, passed
 from pcfg_artifact.verification.expectations import Outcome, Rerun, add_rerun, parse_paper, summarise
 from pcfg_artifact.verification.expectations import add_seed as add_seed_with_stages
-from pcfg_artifact.verification.families import family, part
+from pcfg_artifact.verification.families import family, in_words, part
 from pcfg_artifact.verification.history import History
 from pcfg_artifact.verification.measured import Value, tabulate
 from pcfg_artifact.verification.spread import FLOOR, Spread, has_repeated, moved_exact_cells
@@ -423,3 +423,9 @@ def test_seeds_of_one_run_are_averaged_and_nan_stays_nan(measure):
     measured = measure(rows)
     assert measured[Cell("t", "r", "c")].number == 1.5
     assert math.isnan(measured[Cell("t", "r", "d")].number)
+
+
+@pytest.mark.parametrize(("factor", "said"), [(1.014, "+1.4%"), (2.3, "+130%"), (6.57, "+557%"), (0.5, "-50%"),
+                                              (30, "more than 10 times"), (0.01, "less than 1 in 10")])
+def test_shifts_of_perplexities_are_said_as_a_reader_thinks_of_them(factor, said):
+    assert in_words(math.log(factor), "perplexity") == said
