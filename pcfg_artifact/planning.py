@@ -51,7 +51,7 @@ def plan(profile: Profile, out: Path, stages: Sequence[Stage], *, force: bool = 
         upstream = sorted(pending & set(stage.reads))
         reason: str | None
         if upstream:
-            reason = f"{', '.join(upstream)} will be made again"
+            reason = f"{', '.join(upstream)} will be made"
         else:
             # A stage before the first one planned must be done already: input_hashes says so if it is not.
             try:

@@ -5,8 +5,8 @@ Every number was run a few times only, but many numbers measure the same thing. 
 - the variance of a family, over its cells and runs;
 - how unequally its cells scatter.  Cells of unequal variance have long tails together: the kurtosis of all their
   standardised residuals gives the degrees of freedom of a t distribution with such tails, and beside so many degrees
-  of its family a cell's own variance counts with its own few.  Few numbers show few of their tails, so the kurtosis
-  counts with its standard error added;
+  of its family a cell's own variance counts with its own few.  Few seeds show few of their tails, so theirs counts
+  with the standard error of a kurtosis added;
 - how far the cells of one run move together (the intra-class correlation).  It says how many of them count as
   independent, and how far their mean moves.
 
@@ -53,6 +53,7 @@ class Scatter:
     residuals: pd.DataFrame
     degrees: pd.Series  # by cell: the number of runs that count, less the means taken
     frame: pd.DataFrame  # by cell: family, kin, part, table, and digits (what the digits kept leave out)
+    has_unseen_tails: bool = False  # a run may do what none of these did: seeds may, one seed calculated otherwise less
 
     @cached_property
     def families(self) -> Variances:
@@ -127,8 +128,10 @@ class Scatter:
         kin, n = self.frame["kin"], standardised.notna().sum(axis=1)
         n_values = n.groupby(kin).sum()
         second, fourth = ((standardised**power).sum(axis=1).groupby(kin).sum() / n_values for power in (2, 4))
-        known = self.families.degrees.groupby(self._kin(self.frame["family"])).sum()
-        excess = fourth / second**2 - GAUSSIAN + (VARIANCE_OF_KURTOSIS / known).pow(0.5)
+        excess = fourth / second**2 - GAUSSIAN
+        if self.has_unseen_tails:
+            known = self.families.degrees.groupby(self._kin(self.frame["family"])).sum()
+            excess += (VARIANCE_OF_KURTOSIS / known).pow(0.5)
         return (4 + 6 / excess.where(excess > 0)).fillna(ALL_ALIKE).clip(upper=ALL_ALIKE)
 
 

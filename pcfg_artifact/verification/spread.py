@@ -114,7 +114,7 @@ class Spread:
         agrees = seeds.max(axis=1) - seeds.min(axis=1) <= self.frame["digits"]
         is_settled = (agrees.groupby(self.frame["siblings"]).transform("all") & (seeds.max(axis=1) % 1 != 0)
                       & ~self.frame["is_low_rank"])
-        return Scatter(*residuals_of(seeds.mask(is_settled)), self.frame)
+        return Scatter(*residuals_of(seeds.mask(is_settled)), self.frame, has_unseen_tails=True)
 
     @cached_property
     def of_layers(self) -> Scatter:
@@ -219,8 +219,10 @@ class Spread:
                 odds: float, seed: int | None, repeated: Collection[str]) -> tuple[pd.Series, pd.Series]:
         """Widths and what says so, of cells or of means: `of` takes their estimates, `over` says to which of them
         something applies that applies to cells."""
-        # a number of another seed, against the mean of the recorded ones; it scatters no less than at one seed
-        estimate = of(of_seeds).at_least(of(self.of_runs))
+        # A number of another seed, against the mean of the recorded ones.  It scatters no less than at one seed, which
+        # one rerun alone knows too little of.
+        several = over(self.of_runs.degrees > 1)
+        estimate = of(of_seeds).where_not(several, of(of_seeds).at_least(of(self.of_runs)))
         width = estimate.width(odds, 1 + 1 / self.finite.shape[1])
         why = pd.Series(SEEDS, width.index)
         if seed not in self.by_seed:
@@ -230,10 +232,13 @@ class Spread:
         is_same, is_training = self._is_same(repeated), self.frame["stage"] == TRAINING_STAGE
         # Where few words or spans decide a number, another course of training turns them as another seed does.
         as_seeds = of(self.of_runs).where_not(over(self.frame["is_divided"]), estimate)
+        # No drift reaches farther than another seed would: few reruns know that less well than the seeds do.
+        most = of(of_seeds).width(odds, 2)
+        most = most.where(most > 0, np.inf)
         for drift, applies, name in (
                 (as_seeds, self.of_runs.degrees > 0, DRIFT),
                 (of(self.of_probes), is_same & ((self.of_probes.degrees > 0) | is_training), SAME_MODEL)):
-            width = width.mask(over(applies), drift.width(odds, 2))  # two runs, each with its own scatter
+            width = width.mask(over(applies), drift.width(odds, 2).clip(upper=most))  # two runs, each with its scatter
             why = why.mask(over(applies), name)
         return width, why
 

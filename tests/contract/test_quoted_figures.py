@@ -83,11 +83,16 @@ def test_the_readme_quotes_the_record_of_reduced():
     frequent = sum(flat("figure_frequency", f"interminal {rank}", "vm")[0] for rank in range(1, 21))
     adjacent = flat("figure_layers", "A4L6 * PTB ADJ sentence_f1", "L0")
     tree, next_to = list(gains("EOS")), list(gains("ADJ"))
+    few, every = (flat("table1", row, "sentence_f1")[0] for row in ("I=20,P=45", "exact"))
+    rank = max(abs(k - all_) for score in ("sentence_f1", "corpus_f1") for k, all_ in zip(
+        flat("table2", "k=15,I=20,P=45", score), flat("table2", "I=20,P=45", score), strict=True))
     said = " ".join(README.read_text(encoding="utf-8").split())
     for quoted in (
             f"error of any span is {max(flat('agreement', '*', '*side')):.0e}",
             f"close {percents(closed())} of the way from the unigram",
             f"(*in-terminals*) head {frequent:.0%} of all spans",
+            f"parse the finer grammar at {few:.0f} F1, all at {every:.0f};",
+            f"(*rank 15*) parse like the 20, within {rank:.1f}.",
             f"the two others are within {apart:.1%} of each other",
             f"parses {min(tree):.0f} to {max(tree):.0f} F1 above layer 0",
             f"get {min(adjacent):.0f} to {max(adjacent):.0f} from layer 0, and gain "
