@@ -257,6 +257,19 @@ def test_a_recorded_seed_is_compared_with_its_own_number(make_rows, measure, pap
     assert verdicts(judge(SMOKE, other, paper, found, []), "record")[name] == Verdict.MATCH  # some other seed
 
 
+def test_a_drift_that_few_reruns_exaggerate_reaches_no_farther_than_another_seed():
+    rng = np.random.default_rng(0)
+    cells = [Cell("table4", f"linear {setting} sentence_f1", "A4L1") for setting in ("PCFG", "PTB", "OOD")]
+    record = of_cells({seed: {cell: 60 + rng.normal() for cell in cells} for seed in range(7)})
+    for name, shift in (("avx", 6.0), ("avx2", -6.0)):
+        drifted = {cell: Value(record.by_seed[0][cell] + shift, "percent") for cell in cells}
+        record = add_rerun(record, Rerun(0, name), "trees", "settings", drifted, "commit 0")
+    spread = Spread(record)
+    alone = spread.of_runs.cells.width(1e-3, 2)
+    assert (alone > 20).all()
+    assert max(limit.width for limit in spread.limits(0).values()) < 15
+
+
 def test_at_another_seed_a_calm_layer_has_no_room_because_another_layer_needs_it():
     """A first layer that some seeds teach to parse and others do not; other arithmetic is too rare to tell layers."""
     rng = np.random.default_rng(0)
