@@ -77,6 +77,13 @@ def correlations(length):
     return f"{min(found):.2f} to {max(found):.2f}".replace("0.", ".")
 
 
+def context(probe, length):
+    """What the last layer of the base model adds to layer 0 in correlation with marginals, over seeds."""
+    first, last = (flat("figure_marginals", f"A4L6 {probe} PTB L{layer} pearson", f"l={length}") for layer in (0, 6))
+    found = [b - a for a, b in zip(first, last, strict=True)]
+    return f"{min(found):.2f} to {max(found):.2f}".replace("0.", ".")
+
+
 def test_the_readme_quotes_the_record_of_reduced():
     others = zip(*numbers("table3", "A4L[36]", "validation_perplexity").values(), strict=True)
     apart = max(max(pair) / min(pair) - 1 for pair in others)
@@ -98,6 +105,7 @@ def test_the_readme_quotes_the_record_of_reduced():
             f"get {min(adjacent):.0f} to {max(adjacent):.0f} from layer 0, and gain "
             f"{min(next_to):.0f} to {max(next_to):.0f}",
             f"correlates {correlations(2)} with them at two words and {correlations(10)} at ten",
+            f"(by a linear probe {context('linear', 2)} at two words)",
             f"close {percents(flat('next_word', '*', 'closed'))} of the way to the exact next word",
             f"{percents(flat('interventions', 'A4L6 linear probe', 'slope'), 1)} of that change for a linear probe",
             f"{percents(flat('interventions', 'A4L6 2-layer probe', 'slope'))} for a 2-layer probe"):
