@@ -19,6 +19,7 @@ from pcfg_artifact.verification.relations import Selector
 from pcfg_artifact.verification.selection import Inapplicable, Missing, select
 
 PLACE = re.compile(r"\[([^\]]*)\]")
+SAME_TWICE = re.compile(r"(?<!\S)(-?[\d.,]*\d) to \1(?![\d.,]*\d)")
 CELLS = re.compile(r"(min|max) (\S+) / (.+) / (.+)$")
 # Numbers that may stand in the text itself: names, and what the paper says.
 NAMES = re.compile(r"\(the paper[^)]*\)|(Table|Theorem) [\d.]+|2-layer|layers? \d+(( and| or) \d+)?|[Rr]ank \d+|F1"
@@ -26,8 +27,9 @@ NAMES = re.compile(r"\(the paper[^)]*\)|(Table|Theorem) [\d.]+|2-layer|layers? \
 
 
 def explain(text: str, record: Record, history: History) -> str:
-    """The explanation with its numbers."""
-    return PLACE.sub(lambda match: _number(match.group(1), record, history), text)
+    """The explanation with its numbers; where all runs agree, "-1 to -1" is one number."""
+    filled = PLACE.sub(lambda match: _number(match.group(1), record, history), text)
+    return SAME_TWICE.sub(r"\1", filled)
 
 
 def bare_numbers(text: str) -> list[str]:

@@ -28,6 +28,8 @@ HISTORY = History({0: Comparison(4.2, 3.0, False, "", "", ""), 1: Comparison(-1.
     ("[min table5 / l=2 / A4L3]", ".61"),
     ("[least] to [most], [behind] behind; [failing] of [runs]", "-1.26 to 4.2, 1.26 behind; 1 of 2"),
     ("[max dynamics / A4L3 tree F1 / half-way step]", "1,085"),
+    ("by [most] to [most], [least] to [least].", "by 4.2, -1.26."),
+    ("[runs] to [failing] of [failing] to [runs]", "2 to 1 of 1 to 2"),
 ])
 def test_numbers_are_read_from_the_record(record, text, words):
     assert explain(text, record, HISTORY) == words
