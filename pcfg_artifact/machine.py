@@ -29,6 +29,8 @@ LEAST_DRIVER = {11: 450, 12: 525, 13: 580}  # CUDA's major version -> NVIDIA's d
 OLDER_BUILD = ("install a build of the same torch for an older CUDA (CUDA 12 runs with driver 525 and newer, and its "
                "12.6 on compute capability 5.0 and newer): change torch in requirements.txt, or pass PIP_ARGS")
 UNKNOWN = "of unknown version"
+ARITHMETIC = ("ATEN_CPU_CAPABILITY", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_MAX_CPU_ISA", "OPENBLAS_CORETYPE",
+              "OPENBLAS_L2_SIZE")
 LEAST_MEMORY_GB = 2.0  # below this even the smoke profile dies
 LEAST_DISK_GB = 0.5  # beside what the stages write
 LEAST_SHARED_GB = 1.0  # NCCL's buffers between the processes of one machine; Docker's default is 0.06
@@ -72,6 +74,11 @@ def processor() -> str:
     """The name of the processor, or only its architecture where the system does not say."""
     model = re.search(r"^model name\s*:\s*(.+)$", _read(Path("/proc/cpuinfo")), re.MULTILINE)
     return model[1] if model else platform.machine()
+
+
+def asked_arithmetic() -> dict[str, str]:
+    """What the environment asks of the libraries that calculate: it moves last digits as another processor would."""
+    return {name: value for name, value in sorted(os.environ.items()) if name.startswith(ARITHMETIC)}
 
 
 def available_memory() -> int:

@@ -28,6 +28,9 @@ def run(args: argparse.Namespace) -> int:
     facts = [("Python", _python()), ("packages", _packages(problems)), ("CPU", _cpu()), ("memory", _memory(hardware)),
              ("disk", f"{hardware.disk_gb:.1f} GB free at {hardware.place}"), ("GPU", _gpu(hardware)),
              ("/dev/shm", "none" if hardware.shared_gb is None else f"{hardware.shared_gb:.1f} GB")]
+    if asked := machine.asked_arithmetic():
+        facts.append(("arithmetic", f"{', '.join(f'{name}={value}' for name, value in asked.items())}: last digits may "
+                                    f"differ from the recorded ones"))
     problems += machine.machine_problems(hardware, Need(device="auto", n_gpus=None, processes=None, disk_gb=0.0))
     if unused := machine.unused_gpu(hardware):
         problems.append(unused)

@@ -19,7 +19,7 @@ from pathlib import Path
 from pcfg_artifact import config, pipeline, storage
 from pcfg_artifact.artifacts import Folder, Manifest
 from pcfg_artifact.errors import StageError, UsageError
-from pcfg_artifact.machine import available_cores, processor
+from pcfg_artifact.machine import asked_arithmetic, available_cores, processor
 from pcfg_artifact.records import (
     EXPECTED,
     load_record,
@@ -62,7 +62,8 @@ ARITHMETICS = {
              "OPENBLAS_CORETYPE": "Haswell"},
     # Other numbers of threads: models are trained by one thread each, but the optimum beside them is not.
     "threads": {},
-    "processor": {},  # nothing is asked of the libraries: this machine is of another kind than the recorded one
+    # NumPy's OpenBLAS alone, as on an older processor.
+    "openblas": {"OPENBLAS_CORETYPE": "Haswell", "OPENBLAS_L2_SIZE": "512"},
 }
 LAST_KEPT = "pretrain"
 WANTED_SEEDS = 3
@@ -149,8 +150,7 @@ def rerun(args: argparse.Namespace, record: Record) -> Record:
         raise StageError(f"the run under {name} ended with code {done.returncode}; what it finished is in "
                          f"{out}: fix the cause above and run the same command again")
     what, measured, manifests = read_run(args.profile, _folders(out))
-    chosen = ", ".join(f"{name}={value}" for name, value in environment.items()) or {
-        "threads": "one worker, one thread", "processor": processor()}[args.arithmetic]
+    chosen = ", ".join(f"{name}={value}" for name, value in environment.items()) or "one worker, one thread"
     record = add_rerun(record, Rerun(seed, name), what.treebank, what.config, measured,
                        f"{chosen}; {provenance(manifests)}")
     for cell, was, now in moved_exact_cells(record, Rerun(seed, name)):
@@ -251,5 +251,6 @@ def provenance(manifests: dict[str, Manifest]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in found)
     device = sorted({str(manifest.machine.get("device")) for manifest in manifests.values()})
     seconds = sum(manifest.seconds for manifest in manifests.values())
-    return (f"commit {commit}{changed}; {versions}; {platform.system()} {platform.machine()}, "
-            f"{available_cores()} cores, {'/'.join(device)}; {seconds:.0f} s")
+    asked = "".join(f", {name}={value}" for name, value in asked_arithmetic().items())
+    return (f"commit {commit}{changed}; {versions}; {platform.system()} {platform.machine()}, {processor()}, "
+            f"{available_cores()} cores, {'/'.join(device)}{asked}; {seconds:.0f} s")

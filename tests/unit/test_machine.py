@@ -123,3 +123,12 @@ def test_the_driver_version_is_read_where_the_kernel_says_it(tmp_path, monkeypat
         path.write_text(text)
     monkeypatch.setattr(machine_module, "DRIVER", path)
     assert machine_module._driver() == version
+
+
+def test_what_the_environment_asks_of_the_arithmetic_is_named(monkeypatch):
+    for name in machine_module.ARITHMETIC:
+        monkeypatch.delenv(name, raising=False)
+    assert machine_module.asked_arithmetic() == {}
+    monkeypatch.setenv("OPENBLAS_CORETYPE", "Haswell")
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")  # how fast, not how
+    assert machine_module.asked_arithmetic() == {"OPENBLAS_CORETYPE": "Haswell"}

@@ -34,7 +34,7 @@ KEYS = {"table", "row", "column", "of", "add", "times", "value", "drop", "copy",
 # of all holds of more than the numbers it was tried on.
 RECORDS = {"smoke": ("smoke", EXPECTED), "reduced": ("reduced", EXPECTED),
            "smoke of commit 6097f58": ("smoke", Path(__file__).parent / "recorded")}
-# Those that were run again as a whole under arithmetics enough to leave one out; reduced was on one other processor.
+# Those that were run again as a whole under arithmetics enough to leave one out; reduced was under one.
 of_several_arithmetics = pytest.mark.parametrize("record", ["smoke", "smoke of commit 6097f58"], indirect=True,
                                                  scope="module")
 
