@@ -152,7 +152,8 @@ def test_record_adds_one_seed_a_call_and_three_make_a_record(recorder, tmp_path,
         assert ("more seeds are needed" in capsys.readouterr().out) == (seed < 2)
     record = load_record("smoke", folder)
     text = (folder / "smoke" / "expected.csv").read_text()
-    assert len(re.findall(r"^# seed \d: commit \w+.*python 3.11.*cores, cpu(, \w+=\w+)*; 676 s$", text, re.MULTILINE)) == 3
+    note = r"^# seed \d: commit \w+.*python 3.11.*cores, cpu(, \w+=\w+)*; 676 s$"
+    assert len(re.findall(note, text, re.MULTILINE)) == 3
     assert all(outcome.outcome == "holds" for outcome in record.outcomes.values())
     assert len(record.outcomes) == sum(relation.scale == "any" for relation in relations)
     run, measured, _ = read_run("smoke", {p.name: Folder(p) for p in (tmp_path / "runs" / "seed-1").iterdir()})
