@@ -1,4 +1,4 @@
-"""What a run keeps on disk: ragged arrays, metric rows, stage folders and manifests; storage.py writes single files.
+"""What a run keeps on disk: ragged arrays, stage folders and manifests; storage.py writes single files.
 
 docs/FORMATS.md is the reader's view of both.
 """
@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import csv
 import fcntl
-import io
 import math
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ import numpy as np
 
 from pcfg_artifact import storage
 from pcfg_artifact.errors import CorruptArtifact, StageError, UsageError
+from pcfg_artifact.metrics.schema import Metric, from_rows, to_csv
 from pcfg_artifact.ragged import Ragged
 
 MANIFEST = "manifest.json"  # written last: its presence means "done"
@@ -72,43 +72,7 @@ class RaggedWriter:
         return magic + room.to_bytes(2, "little") + text.ljust(room - 1).encode() + b"\n"
 
 
-# ---- metric rows ----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Metric:
-    """One number of one run: the cell (table, row, column, seed), its value, how many items it rests on, its unit."""
-
-    table: str
-    row: str
-    column: str
-    seed: int
-    value: float
-    n: int
-    unit: str
-
-    @property
-    def key(self) -> tuple[str, str, str, int]:
-        return (self.table, self.row, self.column, self.seed)
-
-
-METRIC_COLUMNS = tuple(f.name for f in fields(Metric))
-
-
-def write_metrics(path: Path, metrics: Iterable[Metric]) -> None:
-    """Write metrics.csv; a repeated cell is an error, a NaN is written as it is and never judged a match."""
-    metrics = list(metrics)
-    seen: set[tuple] = set()
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(METRIC_COLUMNS)
-    for metric in metrics:
-        if metric.key in seen:
-            raise StageError(f"the cell {metric.key} was measured twice; a stage may write each cell once")
-        seen.add(metric.key)
-        writer.writerow([metric.table, metric.row, metric.column, metric.seed, repr(float(metric.value)),
-                         int(metric.n), metric.unit])
-    storage.write_text(path, buffer.getvalue())
+# ---- text ------------------------------------------------------------------------------------------------------------
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:
@@ -118,16 +82,6 @@ def read_csv(path: Path) -> list[dict[str, str]]:
     except FileNotFoundError as error:
         raise CorruptArtifact(f"{path} is missing; run the stage that writes it again") from error
     return list(csv.DictReader(line for line in text.splitlines() if line and not line.startswith("#")))
-
-
-def read_metrics(path: Path) -> list[Metric]:
-    rows = read_csv(path)
-    try:
-        return [Metric(r["table"], r["row"], r["column"], int(r["seed"]), float(r["value"]), int(r["n"]), r["unit"])
-                for r in rows]
-    except (KeyError, ValueError, TypeError) as error:
-        raise CorruptArtifact(f"{path}: not a table of metric rows ({error}); expected the columns "
-                              f"{','.join(METRIC_COLUMNS)}") from error
 
 
 def finite_or_none(value: float) -> float | None:
@@ -166,7 +120,8 @@ class Folder:
         return Ragged(self.array(f"{name}.values", memory_map=memory_map), self.array(f"{name}.offsets"))
 
     def metrics(self) -> list[Metric]:
-        return read_metrics(self.path(METRICS)) if self.has(METRICS) else []
+        path = self.path(METRICS)
+        return from_rows(read_csv(path), str(path)) if path.is_file() else []
 
 
 class StageDir(Folder):
@@ -191,7 +146,7 @@ class StageDir(Folder):
         self.write_array(f"{name}.offsets", ragged.offsets)
 
     def write_metrics(self, metrics: Iterable[Metric]) -> None:
-        write_metrics(self.path(METRICS), metrics)
+        self.write_text(METRICS, to_csv(metrics))
 
     def files(self) -> list[str]:
         """Names of the finished files in the folder, sorted; scratch/ is a stage's own and does not count."""

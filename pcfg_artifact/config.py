@@ -7,6 +7,7 @@ bounds of a field stand beside it; pydantic checks them.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from importlib import resources
@@ -333,12 +334,38 @@ def as_json(section: Any) -> dict[str, Any]:
 # ---- loading --------------------------------------------------------------------------------------------------------
 
 
+class _Loader(yaml.SafeLoader):
+    """YAML whose numbers are those a person would type: 2e-3 is one, which PyYAML's YAML 1.1 reads as a word."""
+
+
+_NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9][0-9_]*(\.[0-9_]*)?)([eE][-+]?[0-9]+)?$")
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:int"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()}
+_Loader.add_implicit_resolver("!number", _NUMBER, list("-+.0123456789"))
+
+
+def _number(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int | float:
+    text = str(loader.construct_scalar(node)).replace("_", "")
+    if text.lstrip("+-").isdigit():
+        return int(text)
+    value = float(text)
+    return int(value) if "." not in text and value.is_integer() else value  # 1e5 may count something
+
+
+_Loader.add_constructor("!number", _number)
+
+
+def read_yaml(text: str) -> Any:
+    return yaml.load(text, _Loader)
+
+
 def _merged(name: str) -> dict[str, Any]:
     known = profile_names()
     if name not in known:
         raise ConfigError(f"unknown profile {name!r}{_suggest(name, known)}; choose one of {', '.join(known)}")
     text = (resources.files("pcfg_artifact") / "profiles" / f"{name}.yaml").read_text(encoding="utf-8")
-    values = yaml.safe_load(text) or {}
+    values = read_yaml(text) or {}
     base = values.pop("based_on", None)
     return values if base is None else _deep_merge(_merged(base), values)
 
@@ -356,7 +383,7 @@ def _apply(values: dict[str, Any], setting: str) -> None:
     if not equals or not key:
         raise ConfigError(f"--set {setting!r} is not of the form key=value, e.g. --set sample.n_validation=100")
     try:
-        value = yaml.safe_load(text)
+        value = read_yaml(text)
     # YAML alone is not enough: a date that does not exist, a tag that does not fit, brackets nested thousands deep.
     except (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ConfigError(f"--set {setting[:60]!r}: the value is not valid YAML ({error})") from error

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from pcfg_artifact.cells import TEXTS
 from pcfg_artifact.errors import StageError
 from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.parsing.charts import cell_bounds
 from pcfg_artifact.probing.corpus import Corpus, unseen
+from pcfg_artifact.probing.settings import TEXTS
 from pcfg_artifact.probing.targets import Span
 from pcfg_artifact.ragged import Ragged
 from pcfg_artifact.treebank.binarise import unbinarise
@@ -35,11 +35,11 @@ def read_corpora(inputs: Inputs, max_length: int, n_train: int,
         trees: Iterable[Tree] = inputs.trees(text.split) if not text.is_sampled \
             else map(unbinarise, inputs.sampled_trees(text.split))
         corpora[text.name], n_long = _take(trees, scores, parses, grammar, max_length, limit)
-        left_out[text.name] = {"seen in training": 0, "too long": n_long}
+        left_out[text.name] = {"seen_in_training": 0, "too_long": n_long}
     training = [corpora[text.name].sentences for text in TEXTS if text.is_training]
     for name in (text.name for text in TEXTS if not text.is_training):
         kept = unseen(corpora[name].sentences, *training)
-        left_out[name]["seen in training"] = len(corpora[name]) - len(kept)
+        left_out[name]["seen_in_training"] = len(corpora[name]) - len(kept)
         corpora[name] = corpora[name].subset(kept)
     for name, corpus in corpora.items():
         if not len(corpus):

@@ -18,7 +18,7 @@ from transformers.utils import logging
 from pcfg_artifact import storage
 from pcfg_artifact.artifacts import Folder
 from pcfg_artifact.errors import UsageError
-from pcfg_artifact.roles import CAUSAL, model_size
+from pcfg_artifact.metrics.models import CAUSAL, is_trained
 
 UNREAD = ("pooler.",)  # weights that no probe reads, and that models trained on masked words do not have
 KINDS = {AutoModel: "an encoder", AutoModelForMaskedLM: "a masked model", AutoModelForCausalLM: "a causal model"}
@@ -30,13 +30,13 @@ VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model", "*.tikto
 def model_folders(pretrain: Folder) -> dict[str, Path]:
     """Every masked model of a finished stage `pretrain` by name."""
     return {path.parent.name: path.parent for path in sorted(pretrain.root.glob("models/*/config.json"))
-            if model_size(path.parent.name, CAUSAL) is None}
+            if not is_trained(path.parent.name, CAUSAL)}
 
 
 def causal_folders(pretrain: Folder) -> dict[str, Path]:
     """Every causal model of the stage by name."""
     return {path.parent.name: path.parent for path in sorted(pretrain.root.glob("models/*/config.json"))
-            if model_size(path.parent.name, CAUSAL) is not None}
+            if is_trained(path.parent.name, CAUSAL)}
 
 
 def untrained_folder(pretrain: Folder, name: str) -> Path:

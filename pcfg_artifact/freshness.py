@@ -8,6 +8,8 @@ found by reading the sources, not by running them: `from package import name` le
 from __future__ import annotations
 
 import ast
+import platform
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -17,6 +19,7 @@ from typing import Any
 
 from pcfg_artifact import config, storage
 from pcfg_artifact.artifacts import Manifest
+from pcfg_artifact.machine import asked_arithmetic, available_cores, processor
 
 PACKAGE = Path(__file__).parent
 VERSIONED = ("numpy", "scipy", "numba", "torch", "transformers", "scikit-learn", "pandas", "datasets")
@@ -122,6 +125,26 @@ def code_hash() -> str:
     """Of the package's sources: which code a result comes from, in a repository or an image."""
     sources = sorted(path for kind in ("*.py", *(f"*{suffix}" for suffix in DATA)) for path in PACKAGE.rglob(kind))
     return storage.fingerprint({path.relative_to(PACKAGE).as_posix(): storage.sha256(path) for path in sources})[:12]
+
+
+def provenance(manifests: dict[str, Manifest]) -> str:
+    """Commit, versions and machine of one run, in one line."""
+    here = PACKAGE.parent
+
+    def git(*arguments: str) -> str:
+        found = subprocess.run(["git", "-C", str(here), *arguments], capture_output=True, text=True, check=False)
+        return found.stdout.strip() if found.returncode == 0 else ""
+
+    commit = git("rev-parse", "--short=12", "HEAD") or "unknown"
+    changed = " with local changes" if git("status", "--porcelain", "--", "pcfg_artifact") else ""
+    # a stage that newer code did not touch keeps the version it was made with
+    found = sorted({pair for manifest in manifests.values() for pair in manifest.versions.items()})
+    versions = ", ".join(f"{name} {version}" for name, version in found)
+    device = sorted({str(manifest.machine.get("device")) for manifest in manifests.values()})
+    seconds = sum(manifest.seconds for manifest in manifests.values())
+    asked = "".join(f", {name}={value}" for name, value in asked_arithmetic().items())
+    return (f"commit {commit}{changed}; {versions}; {platform.system()} {platform.machine()}, {processor()}, "
+            f"{available_cores()} cores, {'/'.join(device)}{asked}; {seconds:.0f} s")
 
 
 # ---- stages ---------------------------------------------------------------------------------------------------------

@@ -13,13 +13,13 @@ from pcfg_artifact import artifacts, freshness, machine
 from pcfg_artifact.artifacts import Manifest
 from pcfg_artifact.config import Profile, as_json, profile_names
 from pcfg_artifact.errors import ConfigError, TreebankError, UsageError
+from pcfg_artifact.judge.judge import MINIMUM_SEEDS, Run, why_not_applicable
+from pcfg_artifact.metrics.models import roles_of
 from pcfg_artifact.progress import progress
 from pcfg_artifact.records import expected_hash, load_record, settings_hash
-from pcfg_artifact.roles import roles_of
 from pcfg_artifact.stage_work import work_lines
 from pcfg_artifact.treebank import splits
 from pcfg_artifact.treebank.reading import read_treebank, source_hash
-from pcfg_artifact.verification.comparison import Run, record_applies
 
 # Inputs that are not stages: the trees, and what verify compares with.
 TREEBANK, EXPECTED = "treebank", "expected_results"
@@ -123,12 +123,15 @@ def _judge_lines(profile: Profile, verify: Stage) -> list[str]:
     if record is None:
         return []
     settings = settings_hash({name: as_json(profile.stage(name)) for name in verify.reads if name != EXPECTED})
-    why_not = record_applies(Run(record.profile, treebank, settings), record)
-    if why_not is not None:
-        return [f"verify will judge claims alone, not numbers: {why_not}"]
-    known = "the record has this seed" if profile.verify.seed in record.seeds else "this seed is not in the record"
-    return [f"verify will judge every number: trees and settings are the recorded ones, and {known} "
-            f"(it has {', '.join(map(str, record.seeds))})"]
+    if why_not := why_not_applicable(Run(record.profile, treebank, settings), record):
+        return [f"verify will evaluate the claims and compare no number: {why_not}"]
+    seed, seeds = profile.verify.seed, ", ".join(map(str, record.seeds))
+    if seed in record.seeds:
+        return [f"verify will compare every number with those of seed {seed}, which is recorded (seeds {seeds})"]
+    if len(record.seeds) < MINIMUM_SEEDS:
+        return [f"verify will evaluate the claims and compare no number: seed {seed} is not recorded, and to judge "
+                f"another seed {MINIMUM_SEEDS} recorded ones are needed (there are {seeds})"]
+    return [f"verify will compare the means of all numbers with seeds {seeds}; seed {seed} is not recorded"]
 
 
 def _training_lines(profile: Profile) -> list[str]:
@@ -171,14 +174,14 @@ def _probing_lines(profile: Profile, stage: str) -> list[str]:
 def fitted_tasks(profile: Profile, stage: str) -> Iterator[tuple[int, bool, int]]:
     """(hidden states side by side, whether the answers are labels, words that a sentence has more than examples) of
     every task of every layer of every model, once for each corpus."""
-    from pcfg_artifact.mlm.model import Shape  # here, because it brings transformers
+    from pcfg_artifact.mlm.model import parse_shape  # here, because it brings transformers
 
     cfg, base = profile.probe, roles_of(profile.pretrain.models).base
     models = [base] if stage == "control" else [*profile.pretrain.models, *([base] if cfg.random_weights else [])]
     for number, name in enumerate(models):
         assert name is not None  # every profile has a base model
         is_base = name == base and number < len(profile.pretrain.models)  # the untrained one is another model
-        n_layers = Shape.parse(name).n_layers + 1
+        n_layers = parse_shape(name).layers + 1
         for layer in range(n_layers):
             yield 2, True, 1
             if stage == "probe":
@@ -232,10 +235,10 @@ def scratch_bytes(profile: Profile, stage: str) -> int:
     }.get(stage, (0, "float32", ()))
     if not models:
         return 0
-    from pcfg_artifact.mlm.model import Shape  # here, because it brings transformers
+    from pcfg_artifact.mlm.model import parse_shape  # here, because it brings transformers
 
     n_rows = int(n_sentences * (profile.cost["training"]["mean_length"] + 2))
-    n_layers = sorted(Shape.parse(name).n_layers + 1 for name in models)
+    n_layers = sorted(parse_shape(name).layers + 1 for name in models)
     n_layers += n_layers[-1:] if stage == "probe" and probe.random_weights else []  # the base model is the deepest
     n_kept = sum(sorted(n_layers)[-2:]) if stage == "probe" else n_layers[-1]
     return n_rows * pretrain.width * np.dtype(precision).itemsize * n_kept

@@ -3,63 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 
 import pandas as pd
 
-from pcfg_artifact.artifacts import MANIFEST, METRICS, Folder, Manifest
+from pcfg_artifact.artifacts import MANIFEST, METRICS, Folder, Manifest, read_csv
 from pcfg_artifact.errors import UsageError
-from pcfg_artifact.records import derived_values
-from pcfg_artifact.verification.comparison import Verdict
-from pcfg_artifact.verification.measured import collect
+from pcfg_artifact.judge.judge import Verdict
+from pcfg_artifact.metrics.schema import Key, to_frame, typed_key
 
-JUDGE = "verify"  # the stage that judges; numbers that follow from measured ones are its own
-VERDICTS = "verdicts.csv"
-CELL = ["table", "row", "column"]
-COLUMNS = {"stage": "str", "table": "str", "row": "str", "column": "str", "seed": "Int64", "value": "float64",
-           "n": "Int64", "unit": "str", "verdict": "str"}
+JUDGE = "verify"  # the stage that judges
+NUMBERS, VERDICTS = "numbers.csv", "verdicts.csv"
 
 
 def load(run: str | Path) -> pd.DataFrame:
-    """One row per number of a run, with the columns of COLUMNS.
+    """One row per number of the finished stages of a run: its stage, the columns of metrics.csv, and its verdict.
 
-    Of the stages that are done.  Derived numbers have the stage `verify` and no `n`.  `verdict` is missing where the
-    run was not judged; where both the record and the paper apply, it is the paper's, as in the report.
+    `verdict` is missing where the run was not judged; numbers that are judged by their mean have its verdict.
     """
     root = Path(run)
     manifests = finished(root)
-    metrics = [(stage, metric) for stage, manifest in manifests.items() for metric in _folder(root, manifest).metrics()]
-    rows = [{"stage": stage, **asdict(metric)} for stage, metric in metrics]
-    verdicts: dict[str, str] = {}
-    if JUDGE in manifests:
-        measured = collect(metric for _, metric in metrics)
-        seeds = {metric.seed for _, metric in metrics}
-        seed = min(seeds) if len(seeds) == 1 else None  # a mean over several has none
-        derived = derived_values(measured, {stage: Folder(root / stage) for stage in manifests})
-        rows += [{"stage": JUDGE, **cell._asdict(), "seed": seed, "value": value.number, "unit": value.unit}
-                 for cell, value in derived.items()]
-        verdicts = _verdict_of_number(_verdicts(root, manifests))
-    for row in rows:
-        row["verdict"] = verdicts.get(" / ".join(row[name] for name in CELL))
-    frame = pd.DataFrame(rows, columns=list(COLUMNS))
-    return frame.astype(COLUMNS)
+    found = [(stage, metric) for stage, manifest in manifests.items() for metric in _folder(root, manifest).metrics()]
+    frame = to_frame(metric for _, metric in found)
+    frame.insert(0, "stage", pd.Series([stage for stage, _ in found], dtype="str"))
+    verdicts = _verdicts_of_numbers(root, manifests) if JUDGE in manifests else {}
+    return frame.assign(verdict=pd.Series([verdicts.get(metric.key) for _, metric in found], dtype="str"))
 
 
 def claims(run: str | Path) -> pd.DataFrame:
-    """One row per claim that a run was judged by: name, verdict, measured, expected, claim; empty if it was not."""
+    """One row per claim of a judged run: name, verdict, measured, expected, as_recorded; empty if it was not judged."""
     root = Path(run)
     manifests = finished(root)
-    columns = ["name", "verdict", "measured", "expected", "claim"]
+    columns = {"name": "name", "verdict": "verdict", "measured": "measured", "expected": "expected",
+               "reason": "as_recorded"}
     if JUDGE not in manifests:
-        return pd.DataFrame(columns=columns, dtype="str")
-    verdicts = _verdicts(root, manifests)
-    return verdicts.loc[verdicts["against"] == "relation", columns].reset_index(drop=True)
+        return pd.DataFrame(columns=list(columns.values()), dtype="str")
+    verdicts = pd.read_csv(_judged(root, manifests, VERDICTS), dtype="str", keep_default_na=False)
+    return verdicts.loc[verdicts["against"] == "claim", list(columns)].rename(columns=columns).reset_index(drop=True)
 
 
 def is_judged(verdict: pd.Series) -> pd.Series:
-    """Whether each verdict is one: there, and neither `not applicable` nor `not judged`."""
-    return verdict.notna() & ~verdict.isin([Verdict.NOT_APPLICABLE.value, Verdict.NOT_JUDGED.value])
+    """Whether each verdict is one."""
+    return verdict.notna() & (verdict != Verdict.NOT_JUDGED.value)
 
 
 def finished(root: Path) -> dict[str, Manifest]:
@@ -97,23 +82,17 @@ def _folder(root: Path, manifest: Manifest) -> Folder:
     return folder
 
 
-def _verdicts(root: Path, manifests: Mapping[str, Manifest]) -> pd.DataFrame:
-    """verdicts.csv as text; verdicts on other numbers than those that are there now are refused."""
+def _judged(root: Path, manifests: Mapping[str, Manifest], name: str) -> Path:
+    """A file of the judge; verdicts on other numbers than those that are there now are refused."""
     judge = manifests[JUDGE]
     other = [stage for stage, manifest in manifests.items()
              if stage in judge.inputs and judge.inputs[stage] != manifest.output_hash]
     if other:
         raise UsageError(f"{root / JUDGE} judged other outputs than those in {', '.join(other)} now; "
                          f"run the stage {JUDGE} again with --only {JUDGE} --out {root}")
-    judge.verify(root / JUDGE, (VERDICTS,))
-    return pd.read_csv(root / JUDGE / VERDICTS, dtype="str", keep_default_na=False)
+    judge.verify(root / JUDGE, (name,))
+    return root / JUDGE / name
 
 
-def _verdict_of_number(verdicts: pd.DataFrame) -> dict[str, str]:
-    """Name of a cell -> its verdict.  The paper's come last and win where they apply, as in the report's tables."""
-    numbers = verdicts[verdicts["against"] != "relation"]
-    found: dict[str, str] = {}
-    for name, verdict in zip(numbers["name"], numbers["verdict"], strict=True):
-        if verdict != Verdict.NOT_APPLICABLE.value or name not in found:
-            found[name] = verdict
-    return found
+def _verdicts_of_numbers(root: Path, manifests: Mapping[str, Manifest]) -> dict[Key, str]:
+    return {tuple(typed_key(row).values()): row["verdict"] for row in read_csv(_judged(root, manifests, NUMBERS))}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pcfg_artifact.config import Profile, load_profile
-from pcfg_artifact.roles import model_size, roles_of
+from pcfg_artifact.metrics.models import roles_of, shape_of
 
 MEASURED = "reduced"  # the profile whose costs are measured seconds
 # Exact inference costs the cube of the length, and another profile may let longer sentences in: times of the plan's
@@ -36,7 +36,7 @@ class StageWork:
 
 
 def _layers(profile: Profile) -> int:
-    return sum(size.layers for name in profile.pretrain.models if (size := model_size(name)) is not None)
+    return sum(size.layers for name in profile.pretrain.models if (size := shape_of(name)) is not None)
 
 
 def _base_layers(profile: Profile) -> int:

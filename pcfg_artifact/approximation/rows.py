@@ -1,13 +1,13 @@
-"""The rows of the tables: which approximation each name stands for."""
+"""The approximations that are measured, and what each is called."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
-from pcfg_artifact import cells
 from pcfg_artifact.approximation.algorithm import Approximation
 from pcfg_artifact.approximation.merging import choose_classes, merge_symbols
 from pcfg_artifact.approximation.restriction import restrict, select_symbols
@@ -15,11 +15,17 @@ from pcfg_artifact.approximation.transforms import STATISTICS, Correlations
 from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.parsing import EngineOptions, Sentence, each_chart
 
-Rows = dict[str, Approximation]
+
+class Row(NamedTuple):
+    """An approximation by its kind, and the in-terminals that it keeps or its rank."""
+
+    model: str
+    size: int | None = None
 
 
-def exact(grammar: PCFG) -> Approximation:
-    return Approximation(grammar)
+Rows = dict[Row, Approximation]
+EXACT = Row("exact")
+COSTED = (Row("few", 10), Row("few", 20), Row("few", 40), Row("low_rank", 15))  # the paper gives their costs in percent
 
 
 def few_symbols(grammar: PCFG, sizes: Sequence[int], n_preterminals: int) -> Rows:
@@ -27,8 +33,8 @@ def few_symbols(grammar: PCFG, sizes: Sequence[int], n_preterminals: int) -> Row
     rows = {}
     for size in (None, *sizes):
         interminals, preterminals = select_symbols(grammar, size, n_preterminals)
-        row = Approximation(grammar, None if size is None else interminals, preterminals)
-        rows[cells.few_symbols(size, n_preterminals)] = row
+        name = Row("few_preterminals") if size is None else Row("few", size)
+        rows[name] = Approximation(grammar, None if size is None else interminals, preterminals)
     return rows
 
 
@@ -62,9 +68,9 @@ def low_rank(grammar: PCFG, learned: Learned, ranks: Sequence[int], n_pretermina
     """Table 2: W of every width from exact marginals."""
     correlations = learned.exact["marginals"]
     _, preterminals = select_symbols(grammar, None, n_preterminals)
-    return {cells.low_rank(rank, len(correlations.interminals), n_preterminals): Approximation(
-        grammar, correlations.interminals, preterminals, correlations.transforms(rank), max_length=max_length)
-        for rank in ranks}
+    return {Row("low_rank", rank): Approximation(grammar, correlations.interminals, preterminals,
+                                                 correlations.transforms(rank), max_length=max_length)
+            for rank in ranks}
 
 
 def ablations(grammar: PCFG, learned: Learned, ranks: Sequence[int], n_preterminals: int, max_length: int) -> Rows:
@@ -73,24 +79,24 @@ def ablations(grammar: PCFG, learned: Learned, ranks: Sequence[int], n_pretermin
     interminals = marginals.interminals
     _, preterminals = select_symbols(grammar, None, n_preterminals)
     few = Approximation(grammar, interminals, preterminals, max_length=max_length)
-    rows = {"few": few, "few, leaves of P only": replace(few, few_leaves=True)}
+    rows = {Row("few"): few, Row("few_leaves"): replace(few, few_leaves=True)}
     for rank in ranks:
         usual = replace(few, transforms=marginals.transforms(rank))
-        rows |= {cells.ablation(name, rank): row for name, row in {
-            "low rank": usual,
-            "shared W": replace(few, transforms=marginals.shared_transform(rank)),
-            "all interminals": replace(few, interminals=None,
-                                       transforms=learned.all_interminals.transforms(rank)),
-            "separate W": replace(few, transforms=inside.transforms(rank),
-                                  outside_transforms=outside.transforms(rank)),
-            "inside W": replace(few, transforms=inside.transforms(rank)),
-            "outside W": replace(few, transforms=outside.transforms(rank)),
-            "literal signs": replace(usual, sign_rule="literal"),
-            "signed": replace(usual, sign_rule="signed"),
-            "leaves of P only": replace(usual, few_leaves=True),
-        }.items()}
+        rows |= {
+            Row("low_rank", rank): usual,
+            Row("shared_W", rank): replace(few, transforms=marginals.shared_transform(rank)),
+            Row("all_interminals", rank): replace(few, interminals=None,
+                                                  transforms=learned.all_interminals.transforms(rank)),
+            Row("separate_W", rank): replace(few, transforms=inside.transforms(rank),
+                                             outside_transforms=outside.transforms(rank)),
+            Row("inside_W", rank): replace(few, transforms=inside.transforms(rank)),
+            Row("outside_W", rank): replace(few, transforms=outside.transforms(rank)),
+            Row("literal_signs", rank): replace(usual, sign_rule="literal"),
+            Row("signed", rank): replace(usual, sign_rule="signed"),
+            Row("low_rank_leaves", rank): replace(usual, few_leaves=True),
+        }
         if learned.restricted.n_sentences:  # a grammar too small to derive anything teaches nothing
-            rows[cells.ablation("restricted W", rank)] = replace(few, transforms=learned.restricted.transforms(rank))
+            rows[Row("restricted_W", rank)] = replace(few, transforms=learned.restricted.transforms(rank))
     return rows
 
 
@@ -100,5 +106,5 @@ def merged(grammar: PCFG, sizes: Sequence[int], n_preterminals: int, smoothing: 
     for size in sizes:
         n_interminals = min(size, grammar.n_interminals)
         classes = choose_classes(grammar, n_interminals, min(n_preterminals, grammar.n_preterminals))
-        rows[cells.few_symbols(size, n_preterminals)] = Approximation(merge_symbols(grammar, classes, smoothing))
+        rows[Row("merged", size)] = Approximation(merge_symbols(grammar, classes, smoothing))
     return rows

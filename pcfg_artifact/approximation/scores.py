@@ -4,50 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
-from pcfg_artifact import cells
 from pcfg_artifact.approximation.algorithm import Approximation
 from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.grammar.expectation import frequencies
+from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.parsing import best_binary_tree, perplexity, span_f1
 from pcfg_artifact.parsing.leaves import Sentence, emissions, word_ids
 from pcfg_artifact.treebank.tree import Tree
 
+TABLE = "approximation"
 CONVENTIONS = ("PB", "KIM")
-
-
-class Score(NamedTuple):
-    """One number of a table row, how many items it rests on, its unit."""
-
-    value: float
-    n: int
-    unit: str
+SIGNS = {"perplexity": 1, "sentence_f1": -1, "corpus_f1": -1}  # of a cost: what is worse is more
 
 
 class Trial:
-    """What every row of a table is measured on: treebank trees, and sentences drawn from the exact grammar."""
+    """What every approximation is measured on: treebank trees, and sentences drawn from the exact grammar."""
 
     def __init__(self, grammar: PCFG, trees: Sequence[Tree], drawn: Sequence[np.ndarray], n_threads: int | None = None
                  ) -> None:
         self.grammar, self.trees, self.n_threads = grammar, trees, n_threads
         self.sentences = [tree.words() for tree in trees]
         self.drawn = [[grammar.words[w] for w in sentence] for sentence in drawn]
-        self._known: dict[Approximation, dict[str, Score]] = {}  # tables share rows
 
-    def scores(self, model: Approximation) -> dict[str, Score]:
-        """Column -> score; a column that rests on nothing (no sentence parsed, no word defined) is left out."""
-        if model not in self._known:
-            self._known[model] = self._measure(model)
-        return self._known[model]
-
-    def _measure(self, model: Approximation) -> dict[str, Score]:
-        found = parsing_scores(self.trees, model.span_scores(self.sentences, self.n_threads))
+    def scores(self, model: Approximation) -> list[Metric]:
+        """Every score; one that rests on nothing (no sentence parsed, no word defined) is left out."""
+        parsed = parsing_scores(self.trees, model.span_scores(self.sentences, self.n_threads))
         predicted = one_mask_probabilities(model, self.drawn, self.n_threads)
-        found |= prediction_scores(predicted, self._exact, self._unigram)
-        return {name: score for name, score in found.items() if score.n}
+        return [score for score in (*parsed, *prediction_scores(predicted, self._exact, self._unigram)) if score.n]
 
     @cached_property
     def _exact(self) -> np.ndarray:
@@ -58,10 +44,10 @@ class Trial:
         return unigram_probabilities(self.grammar, self.drawn)
 
 
-def parsing_scores(trees: Sequence[Tree], span_scores: Iterable[np.ndarray]) -> dict[str, Score]:
+def parsing_scores(trees: Sequence[Tree], span_scores: Iterable[np.ndarray]) -> list[Metric]:
     """F1 of Labelled-Recall trees against treebank trees of two or more words.
 
-    A sentence of which no span has a score is `failed`: its tree is right-branching, and columns _parsed leave it out.
+    A sentence of which no span has a score is `failed`: its tree is right-branching; the group `parsed` leaves it out.
     """
     predicted, is_parsed = [], []
     for scores in span_scores:
@@ -69,14 +55,12 @@ def parsing_scores(trees: Sequence[Tree], span_scores: Iterable[np.ndarray]) -> 
         predicted.append(best_binary_tree(scores))
         width = np.arange(len(scores))
         is_parsed.append(bool((scores[width[None, :] - width[:, None] >= 2] > 0).any()))
-    found: dict[str, Score] = {}
-    for suffix, chosen in (("", range(len(trees))), ("_parsed", np.flatnonzero(is_parsed).tolist())):
-        for convention in CONVENTIONS:
-            f1 = span_f1([trees[s] for s in chosen], [predicted[s] for s in chosen], convention)
-            found |= {column: Score(value, n, "percent")
-                      for column, (value, n) in cells.f1_columns(f1, suffix).items()}
-    found["failed"] = Score(1.0 - sum(is_parsed) / len(trees), len(trees), "fraction")
-    return found
+    found = [score for group, chosen in (("", range(len(trees))), ("parsed", np.flatnonzero(is_parsed).tolist()))
+             for convention in CONVENTIONS
+             for score in span_f1([trees[s] for s in chosen], [predicted[s] for s in chosen],
+                                  convention).metrics(TABLE, group=group)]
+    failed = 1.0 - sum(is_parsed) / len(trees)
+    return [*found, Metric(table=TABLE, metric="failed", value=failed, n=len(trees), unit="fraction")]
 
 
 def one_mask_probabilities(model: Approximation, sentences: Sequence[Sentence], n_threads: int | None = None
@@ -107,16 +91,30 @@ def unigram(grammar: PCFG) -> np.ndarray:
     return weight / weight.sum()
 
 
-def prediction_scores(probabilities: np.ndarray, exact: np.ndarray, unigram: np.ndarray) -> dict[str, Score]:
+def prediction_scores(probabilities: np.ndarray, exact: np.ndarray, unigram: np.ndarray) -> list[Metric]:
     """1-mask perplexity: where the model gives the word no probability its unigram probability is used, and the share
-    of such words is `undefined`; also over the other words alone, beside the exact algorithm on just those."""
+    of such words is `undefined`; also over the other words alone (the group `defined`), beside the exact algorithm on
+    just those."""
     is_defined = probabilities > 0
-    n, n_defined = len(probabilities), int(is_defined.sum())
+    undefined = 1.0 - int(is_defined.sum()) / len(probabilities)
 
-    def score(values: np.ndarray) -> Score:
-        return Score(perplexity([np.log(values)]), len(values), "perplexity")
+    def score(metric: str, values: np.ndarray, group: str = "") -> Metric:
+        return Metric(table=TABLE, group=group, metric=metric, value=perplexity([np.log(values)]), n=len(values),
+                      unit="perplexity")
 
-    return {"perplexity": score(np.where(is_defined, probabilities, unigram)),
-            "undefined": Score(1.0 - n_defined / n, n, "fraction"),
-            "perplexity_defined": score(probabilities[is_defined]),
-            "perplexity_exact_defined": score(exact[is_defined])}
+    return [score("perplexity", np.where(is_defined, probabilities, unigram)),
+            Metric(table=TABLE, metric="undefined", value=undefined, n=len(probabilities), unit="fraction"),
+            score("perplexity", probabilities[is_defined], "defined"),
+            score("exact_perplexity", exact[is_defined], "defined")]
+
+
+def costs(exact: Sequence[Metric], approximate: Sequence[Metric]) -> list[Metric]:
+    """How much worse than the exact algorithm an approximation is, in percent of the exact value."""
+    reference = {score.metric: score.value for score in exact if _is_main(score)}
+    return [score.at(table="approximation_cost", unit="percent",
+                     value=100 * SIGNS[score.metric] * (score.value / reference[score.metric] - 1))
+            for score in approximate if _is_main(score) and reference.get(score.metric)]
+
+
+def _is_main(score: Metric) -> bool:
+    return score.metric in SIGNS and score.convention in ("", "PB") and not score.group

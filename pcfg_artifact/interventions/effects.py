@@ -7,21 +7,15 @@ are functions of their sums; standard errors leave out one sentence at a time (j
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
+from pcfg_artifact.metrics.schema import Metric
+
 SMALLEST_CHANGE = 1e-3  # nats: an exact change below it has no sign worth comparing
-
-
-class Effect(NamedTuple):
-    """A statistic, its standard error over sentences, and the number of sentences."""
-
-    value: float
-    error: float
-    n: int
 
 
 def moments(weights: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -51,7 +45,7 @@ def agreeing_signs(m: np.ndarray) -> np.ndarray:
 
 
 STATISTICS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
-    "slope": slope, "correlation": correlation, "agreeing signs": agreeing_signs}
+    "slope": slope, "correlation": correlation, "agreeing_signs": agreeing_signs}
 
 
 def _ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
@@ -77,15 +71,17 @@ class Observations:
             self.distance.append(int(min(abs(t - span[0]), abs(t - span[1] + 1))))
             self.moments.append(moments(weights[k], x[k], y[k]))
 
-    def estimates(self, is_chosen: np.ndarray) -> dict[str, Effect]:
-        """Every statistic over the chosen rows."""
+    def estimates(self, is_chosen: np.ndarray, statistics: Iterable[str] = STATISTICS, **dimensions: Any
+                  ) -> list[Metric]:
+        """Statistics over the chosen rows, none if there is no such row; NaN is a correlation with nothing, say."""
         chosen = np.flatnonzero(is_chosen)
         if not len(chosen):
-            return {}
+            return []
         _, sentence = np.unique(np.asarray(self.sentence)[chosen], return_inverse=True)
         sums = np.zeros((sentence.max() + 1, 8))
         np.add.at(sums, sentence, np.asarray(self.moments)[chosen])
-        return {name: jackknife(sums, statistic) for name, statistic in STATISTICS.items()}
+        return [jackknife(sums, STATISTICS[name], table="interventions", metric=name, unit="fraction", **dimensions)
+                for name in statistics]
 
     @property
     def is_elsewhere(self) -> np.ndarray:
@@ -93,18 +89,17 @@ class Observations:
         return np.asarray(self.distance) > 0
 
 
-def jackknife(sums: np.ndarray, statistic: Callable[[np.ndarray], np.ndarray]) -> Effect:
-    """A function of the sum of rows (n, k), one row a sentence, and its standard error."""
+def jackknife(sums: np.ndarray, statistic: Callable[[np.ndarray], np.ndarray], **dimensions: Any) -> Metric:
+    """A function of the sum of rows (n, k), one row a sentence, with its standard error; dimensions: and the unit."""
     n, total = len(sums), sums.sum(axis=0)
-    value = float(statistic(total))
-    if n < 2:
-        return Effect(value, float("nan"), n)
     without = statistic(total - sums)
-    return Effect(value, float(np.sqrt((n - 1) / n * np.square(without - without.mean()).sum())), n)
+    error = float(np.sqrt((n - 1) / n * np.square(without - without.mean()).sum()))
+    return Metric(value=float(statistic(total)), error=error if n > 1 and np.isfinite(error) else None, n=n,
+                  **dimensions)
 
 
-def mean_over_sentences(sentence: np.ndarray, values: np.ndarray) -> Effect:
-    """The mean of values, and its standard error over sentences."""
+def mean_over_sentences(sentence: np.ndarray, values: np.ndarray, **dimensions: Any) -> Metric:
+    """The mean of values, with its standard error over sentences; dimensions: and the unit."""
     _, index = np.unique(sentence, return_inverse=True)
     sums = np.stack([np.bincount(index, values), np.bincount(index)], axis=1)
-    return jackknife(sums, lambda m: _ratio(m[..., 0], m[..., 1]))
+    return jackknife(sums, lambda m: _ratio(m[..., 0], m[..., 1]), **dimensions)

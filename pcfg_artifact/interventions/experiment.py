@@ -13,16 +13,18 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pcfg_artifact.interventions.counterfactuals import MARGIN, Question
-from pcfg_artifact.interventions.effects import Effect, Observations, mean_over_sentences
+from pcfg_artifact.interventions.effects import Observations, mean_over_sentences
 from pcfg_artifact.interventions.moves import moved, nearest, random_steps, span_inputs, with_span
 from pcfg_artifact.interventions.upper_layers import log_probs_above
+from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.mlm.model import MaskedLM
 from pcfg_artifact.mlm.optimum import MaskedSentence
 from pcfg_artifact.probing.control_labels import pair_label
+from pcfg_artifact.probing.linear_probe import LinearProbe
 from pcfg_artifact.probing.probes import FittedProbe, Probe
 
-# Ways to change the states, and controls that change them without asking the probe in question.
-LINEAR, TWO_LAYER, STATES = "linear probe", "2-layer probe", "states of another sentence"
+# Ways to change the states other than by a probe, which goes by its name, and controls; LINEAR is always one of them.
+LINEAR, STATES = LinearProbe.name, "states of another sentence"
 RANDOM, CONTROL_TASK, OTHER_SENTENCES = "random direction", "control task", "spans of other sentences"
 MASKED = "<mask>"
 
@@ -56,23 +58,17 @@ class Masked:
 class LayerOutcome:
     """What the interventions on one layer did.
 
-    observations: by the way states were changed.  completeness: the answer of a probe fitted apart, at "constituent"
-    less that at "none".  others: how far the answers for spans that share a word with the moved one changed meanwhile.
+    observations: by the way states were changed.  answers, by way: `completeness`, the answer of a probe fitted apart
+    at "constituent" less that at "none", and `change_of_other_answers`, for spans that share a word with the moved one.
     """
 
     observations: dict[str, Observations] = field(default_factory=lambda: defaultdict(Observations))
-    completeness: dict[str, Effect] = field(default_factory=dict)
-    others: dict[str, Effect] = field(default_factory=dict)
-
-
-def middle_layer(n_layers: int) -> int:
-    """The one layer that claims are about, declared beforehand: half of the layers have run, the others are above."""
-    return -(-n_layers // 2)
+    answers: list[Metric] = field(default_factory=list)
 
 
 def intervene(model: MaskedLM, layer: int, train: Masked, test: Masked, asked: Sequence[Question],
               probes: Mapping[str, Probe], seed: int) -> LayerOutcome:
-    """All interventions on one layer; probes: way -> the probe that is fitted for it, the linear one among them."""
+    """All interventions on one layer, by these probes; the linear one is among them."""
     outcome = LayerOutcome()
     widths = sorted({question.width for question in asked})
     half, other_half = range(0, len(train.sentences), 2), range(1, len(train.sentences), 2)
@@ -90,10 +86,11 @@ def intervene(model: MaskedLM, layer: int, train: Masked, test: Masked, asked: S
         _observe(model, layer, test, asked, q, {way: found[q] for way, found in pairs.items()}, outcome)
     sentence = np.array([question.sentence for question in asked])
     for way, found in pairs.items():
-        read, moved_others = zip(*(_answers(test, question, found[q], linear, apart[question.width])
-                                   for q, question in enumerate(asked)), strict=True)
-        outcome.completeness[way] = mean_over_sentences(sentence, np.array(read))
-        outcome.others[way] = mean_over_sentences(sentence, np.array(moved_others))
+        answers = np.array([_answers(test, question, found[q], linear, apart[question.width])
+                            for q, question in enumerate(asked)])
+        outcome.answers += [
+            mean_over_sentences(sentence, values, table="interventions", probe=way, metric=metric, unit="fraction")
+            for metric, values in zip(("completeness", "change_of_other_answers"), answers.T, strict=True)]
     return outcome
 
 

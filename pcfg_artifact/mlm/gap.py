@@ -1,49 +1,41 @@
-"""The distance of a trained model from the exact optimum as metric rows: over all predictions, and by circumstance."""
+"""The distance of a trained model from the exact optimum: over all predictions, and by circumstance."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from pcfg_artifact import cells
-from pcfg_artifact.artifacts import Metric
-from pcfg_artifact.cells import Cell
+from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.mlm.optimum import BINS, PLACES, Bins, Gap, bin_groups
 
 
-def gap_rows(gap: Gap, unigram: float, model: str, masks: str, seed: int) -> list[Metric]:
-    """A masked model under named masks."""
-    return distance_rows(gap, unigram, lambda column: cells.against_optimum(model, masks, column), seed)
-
-
-def group_rows(gap: Gap, known: Mapping[str, np.ndarray], model: str, seed: int) -> list[Metric]:
-    """A masked model by circumstance."""
-    def cell(group: str, column: str) -> Cell:
-        return cells.optimum_gap(model, group, column)
-
-    places = {cells.gap_group("place", name): known["place"] == k for k, name in enumerate(PLACES)}
-    return [*_rows(gap, places, cell, seed), *circumstance_rows(gap, known, BINS, cell, seed)]
-
-
-def distance_rows(gap: Gap, unigram: float, cell: Callable[[str], Cell], seed: int) -> list[Metric]:
+def distance_metrics(gap: Gap, unigram: float, **dimensions: Any) -> list[Metric]:
     """Perplexities of model, optimum and unigram on the same words, and what lies between, in nats."""
     n, (excess, error) = len(gap.model), gap.excess()
-    perplexities = {"model": gap.model.mean(), "exact": gap.exact.mean(), "unigram": unigram}
-    nats = {"kl": gap.divergence.mean(), "excess": excess}
-    return [*(Metric(*cell(column), seed, math.exp(value), n, "perplexity") for column, value in perplexities.items()),
-            *(Metric(*cell(column), seed, float(value), n, "nats") for column, value in nats.items()),
-            Metric(*cell("excess_standard_error"), seed, error, n, cells.STANDARD_ERROR)]
+    perplexities = {"perplexity": gap.model.mean(), "exact_perplexity": gap.exact.mean(), "unigram_perplexity": unigram}
+    return [*(Metric(metric=name, value=math.exp(loss), n=n, unit="perplexity", **dimensions)
+              for name, loss in perplexities.items()),
+            Metric(metric="kl", value=float(gap.divergence.mean()), n=n, unit="nats", **dimensions),
+            Metric(metric="excess", value=excess, error=error, n=n, unit="nats", **dimensions)]
 
 
-def circumstance_rows(gap: Gap, known: Mapping[str, np.ndarray], bins: Bins, cell: Callable[[str, str], Cell],
-                      seed: int) -> list[Metric]:
+def masked_word_groups(gap: Gap, known: Mapping[str, np.ndarray], **dimensions: Any) -> list[Metric]:
+    """A masked model by what is known of every masked word (optimum.circumstances)."""
+    by_place = [metric for k, name in enumerate(PLACES)
+                for metric in _of_group(gap, known["place"] == k, group="place", bin=name, **dimensions)]
+    return [*by_place, *grouped_metrics(gap, known, BINS, **dimensions)]
+
+
+def grouped_metrics(gap: Gap, known: Mapping[str, np.ndarray], bins: Bins, **dimensions: Any) -> list[Metric]:
     """KL divergence and excess loss by circumstance (`known`, of every prediction) and by exact entropy."""
-    return _rows(gap, dict(bin_groups({**known, "entropy": gap.entropy}, bins)), cell, seed)
+    return [metric for group, label, chosen in bin_groups({**known, "entropy": gap.entropy}, bins)
+            for metric in _of_group(gap, chosen, group=group, bin=label, **dimensions)]
 
 
-def _rows(gap: Gap, groups: Mapping[str, np.ndarray], cell: Callable[[str, str], Cell], seed: int) -> list[Metric]:
-    return [Metric(*cell(group, column), seed, float(values[chosen].mean()), int(chosen.sum()), "nats")
-            for group, chosen in groups.items() if chosen.any()
-            for column, values in (("kl", gap.divergence), ("excess", gap.model - gap.exact))]
+def _of_group(gap: Gap, chosen: np.ndarray, **dimensions: Any) -> list[Metric]:
+    """Of the chosen predictions; nothing where there is none."""
+    return [Metric(metric=name, value=float(values[chosen].mean()), n=int(chosen.sum()), unit="nats", **dimensions)
+            for name, values in (("kl", gap.divergence), ("excess", gap.model - gap.exact)) if chosen.any()]

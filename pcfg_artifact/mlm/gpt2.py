@@ -12,19 +12,20 @@ import torch
 from torch.nn import functional
 from transformers import GPT2Config, GPT2LMHeadModel
 
+from pcfg_artifact.metrics.models import Shape
 from pcfg_artifact.mlm import tokenizer as tokens
 from pcfg_artifact.mlm.forward import FlatInputs, summed_loss
-from pcfg_artifact.mlm.model import Shape, seeded_weights
+from pcfg_artifact.mlm.model import check_width, seeded_weights
 
 
 def build_causal_config(shape: Shape, *, n_words: int, width: int, max_length: int, dropout: float,
                         initial_scale: float = 0.02) -> GPT2Config:
     """GPT-2's proportions at any width; positions for `max_length` words, <s> and </s>."""
-    shape.check_width(width)
+    check_width(shape, width)
     family: Any = GPT2Config
     return family(
-        vocab_size=tokens.FIRST_WORD + n_words, n_positions=max_length + 2, n_embd=width, n_layer=shape.n_layers,
-        n_head=shape.n_heads, n_inner=4 * width,
+        vocab_size=tokens.FIRST_WORD + n_words, n_positions=max_length + 2, n_embd=width, n_layer=shape.layers,
+        n_head=shape.heads, n_inner=4 * width,
         activation_function="gelu_pytorch_tanh",  # GPT-2's own, gelu_new, as one operation
         initializer_range=initial_scale, resid_pdrop=dropout, embd_pdrop=dropout, attn_pdrop=dropout,
         bos_token_id=tokens.BEGIN, eos_token_id=tokens.END, pad_token_id=tokens.PAD, attn_implementation="sdpa")

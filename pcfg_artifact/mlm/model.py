@@ -5,10 +5,9 @@ C{heads}L{layers} is the causal model of the same shape (gpt2.py).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 from transformers import (
@@ -21,6 +20,7 @@ from transformers import (
 )
 
 from pcfg_artifact.errors import ConfigError
+from pcfg_artifact.metrics.models import Shape, shape_of
 from pcfg_artifact.mlm import tokenizer as tokens
 from pcfg_artifact.seeding import derive_seed
 
@@ -29,32 +29,20 @@ MaskedLM = RobertaForMaskedLM | RobertaPreLayerNormForMaskedLM
 MaskedLMConfig = RobertaConfig | RobertaPreLayerNormConfig
 LanguageModel = MaskedLM | GPT2LMHeadModel
 LanguageModelConfig = MaskedLMConfig | GPT2Config
-MASKED, CAUSAL = "A", "C"  # the first letter of a model's name: what it was trained for
 
 
-class Shape(NamedTuple):
-    """A model of the family; `name` is the paper's, e.g. A12L12, and C12L12 for the causal model of that shape."""
+def parse_shape(name: str) -> Shape:
+    """The shape in the paper's name of a model, e.g. A12L12, or C12L12 for the causal model of that shape."""
+    shape = shape_of(name)
+    if shape is None or shape.is_untrained:
+        raise ConfigError(f"the model name {name!r} is not of the form A<heads>L<layers>, for example A12L12, or "
+                          f"C<heads>L<layers> for a causal model")
+    return shape
 
-    n_heads: int
-    n_layers: int
-    mark: str = MASKED
 
-    @property
-    def name(self) -> str:
-        return f"{self.mark}{self.n_heads}L{self.n_layers}"
-
-    @classmethod
-    def parse(cls, name: str) -> Shape:
-        match = re.fullmatch(rf"([{MASKED}{CAUSAL}])([1-9]\d*)L([1-9]\d*)", name)
-        if not match:
-            raise ConfigError(f"the model name {name!r} is not of the form A<heads>L<layers>, for example A12L12, or "
-                              f"C<heads>L<layers> for a causal model")
-        return cls(int(match[2]), int(match[3]), match[1])
-
-    def check_width(self, width: int) -> None:
-        if width % self.n_heads:
-            raise ConfigError(f"{self.name}: width {width} is not divisible by {self.n_heads} heads; "
-                              f"change pretrain.width or the model")
+def check_width(shape: Shape, width: int) -> None:
+    if width % shape.heads:
+        raise ConfigError(f"width {width} is not divisible by {shape.heads} heads; change pretrain.width or the model")
 
 
 def build_config(shape: Shape, *, n_words: int, width: int, max_length: int, dropout: float,
@@ -63,11 +51,11 @@ def build_config(shape: Shape, *, n_words: int, width: int, max_length: int, dro
 
     initial_scale: standard deviation of the random weights; the default is RoBERTa's.
     """
-    shape.check_width(width)
+    check_width(shape, width)
     family: Any = RobertaPreLayerNormConfig if layer_norm == "pre" else RobertaConfig
     return family(
-        vocab_size=tokens.FIRST_WORD + n_words, hidden_size=width, num_hidden_layers=shape.n_layers,
-        num_attention_heads=shape.n_heads, intermediate_size=4 * width,
+        vocab_size=tokens.FIRST_WORD + n_words, hidden_size=width, num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads, intermediate_size=4 * width,
         max_position_embeddings=max_length + 2 + tokens.PAD + 1,  # RoBERTa counts positions from PAD + 1
         type_vocab_size=1, layer_norm_eps=1e-5, initializer_range=initial_scale,
         hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout, bos_token_id=tokens.BEGIN,

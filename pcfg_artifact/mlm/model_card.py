@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pcfg_artifact import cells
-from pcfg_artifact.artifacts import Metric
-from pcfg_artifact.cells import Cell
 from pcfg_artifact.grammar import PCFG
-from pcfg_artifact.mlm.model import CAUSAL, MASKED, Shape
+from pcfg_artifact.metrics.models import CAUSAL, MASKED
+from pcfg_artifact.metrics.schema import Metric
+from pcfg_artifact.mlm.model import parse_shape
 
 
 class Kind(NamedTuple):
@@ -27,7 +26,7 @@ KINDS = {MASKED: Kind("masked", "RoBERTa", "fill-mask", "AutoModelForMaskedLM", 
                       ("mask_rate", "corruption", "layer_norm"))}
 HOW_SHARED_OUT = ("models", "causal_models", "batch_tokens", "processes", "save_every", "n_kept", "validate_every",
                   "n_curve", "n_exact", "exact_max_length")  # settings that are no part of the recipe
-COLUMNS = ("model", "exact", "unigram")  # perplexities
+PERPLEXITIES = ("perplexity", "exact_perplexity", "unigram_perplexity")
 
 TEXT = """---
 library_name: transformers
@@ -75,7 +74,7 @@ NOT_MEASURED = "Not measured: the model on its way, kept for comparison with the
 def model_card(name: str, grammar: PCFG, n_sentences: int, settings: Mapping[str, Any], distance: str | None = None,
                step: int = 0) -> str:
     """The text of README.md: of the trained model, or where no distance is given of the model after `step` steps."""
-    kind, steps = KINDS[Shape.parse(name).mark], settings["steps"]
+    kind, steps = KINDS[parse_shape(name).mark], settings["steps"]
     if distance:
         state = f"trained for {steps:,} steps"
     else:
@@ -89,16 +88,16 @@ def model_card(name: str, grammar: PCFG, n_sentences: int, settings: Mapping[str
 
 def masked_distance(name: str, n: int, metrics: Sequence[Metric], masks: Sequence[str]) -> str:
     """A masked model under each of the named masks, on n sentences."""
-    rows = [_row(mask, cells.against_optimum(name, mask, ""), metrics) for mask in masks]
+    rows = [_row(mask, [m for m in metrics if (m.table, m.model, m.input, m.group) == ("masked_words", name, mask, "")])
+            for mask in masks]
     return MEASURED.format(what="masked words", n=n, first="masks", rows="\n".join(rows))
 
 
-def next_word_distance(name: str, n: int, metrics: Sequence[Metric]) -> str:
+def next_word_distance(n: int, metrics: Sequence[Metric]) -> str:
     """A causal model at every word and at the end of n sentences."""
-    return MEASURED.format(what="next words and ends", n=n, first="predicted",
-                           rows=_row("next word", cells.next_word(name, ""), metrics))
+    return MEASURED.format(what="next words and ends", n=n, first="predicted", rows=_row("next word", metrics))
 
 
-def _row(first: str, cell: Cell, metrics: Sequence[Metric]) -> str:
-    found = {metric.column: metric.value for metric in metrics if (metric.table, metric.row) == (cell.table, cell.row)}
-    return f"| {first} | " + " | ".join(f"{found[column]:.2f}" for column in COLUMNS) + f" | {found['kl']:.4f} |"
+def _row(first: str, metrics: Sequence[Metric]) -> str:
+    found = {m.metric: m.value for m in metrics}
+    return f"| {first} | " + " | ".join(f"{found[name]:.2f}" for name in PERPLEXITIES) + f" | {found['kl']:.4f} |"

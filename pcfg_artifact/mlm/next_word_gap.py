@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from transformers import GPT2LMHeadModel
 
-from pcfg_artifact import cells
-from pcfg_artifact.artifacts import Metric
 from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.grammar.expectation import expected_length
+from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.mlm import tokenizer as tokens
 from pcfg_artifact.mlm.forward import to_device
-from pcfg_artifact.mlm.gap import circumstance_rows, distance_rows
+from pcfg_artifact.mlm.gap import distance_metrics, grouped_metrics
 from pcfg_artifact.mlm.gpt2 import next_word_logits
 from pcfg_artifact.mlm.layout import Batch, cut_by_tokens, lay_out
 from pcfg_artifact.mlm.optimum import Gap
@@ -90,10 +90,12 @@ def next_word_circumstances(depths: Sequence[np.ndarray]) -> dict[str, np.ndarra
             "length": np.concatenate([np.full(len(depth) + 1, len(depth)) for depth in depths])}
 
 
-def next_word_rows(gap: Gap, unigram: float, known: Mapping[str, np.ndarray], model: str, seed: int) -> list[Metric]:
+def next_word_metrics(gap: Gap, unigram: float, known: Mapping[str, np.ndarray], model: str, seed: int
+                      ) -> list[Metric]:
     """Perplexities of model, optimum and unigram on the same words, what lies between, and where."""
+    dimensions: dict[str, Any] = {"table": "next_words", "model": model, "seed": seed}
     excess, _ = gap.excess()
     closed = 1.0 - excess / (unigram - float(gap.exact.mean()))
-    return [*distance_rows(gap, unigram, lambda column: cells.next_word(model, column), seed),
-            Metric(*cells.next_word(model, "closed"), seed, closed, len(gap.model), "fraction"),
-            *circumstance_rows(gap, known, BINS, lambda group, column: cells.next_word_gap(model, group, column), seed)]
+    return [*distance_metrics(gap, unigram, **dimensions),
+            Metric(metric="closed", value=closed, n=len(gap.model), unit="fraction", **dimensions),
+            *grouped_metrics(gap, known, BINS, **dimensions)]

@@ -11,11 +11,12 @@ from typing import Any, Protocol
 import torch
 from transformers import GPT2LMHeadModel
 
+from pcfg_artifact.metrics.models import CAUSAL, MASKED, Shape
 from pcfg_artifact.mlm import causal_start, gpt2, initialisation, model
 from pcfg_artifact.mlm.data import MaskedCorpus, NextWordCorpus, TrainingCorpus
 from pcfg_artifact.mlm.forward import MaskedLoss
 from pcfg_artifact.mlm.gpt2 import NextWordLoss
-from pcfg_artifact.mlm.model import CAUSAL, MASKED, LanguageModel, LayerNorm, MaskedLM, Shape
+from pcfg_artifact.mlm.model import LanguageModel, LayerNorm, MaskedLM, parse_shape
 from pcfg_artifact.parsing.masks import Masking
 from pcfg_artifact.ragged import Ragged
 
@@ -88,7 +89,7 @@ OBJECTIVES: dict[str, Objective] = {MASKED: MaskedObjective(), CAUSAL: NextWordO
 
 def objective_of(name: str) -> Objective:
     """The objective that a model of this name is trained for."""
-    return OBJECTIVES[Shape.parse(name).mark]
+    return OBJECTIVES[parse_shape(name).mark]
 
 
 class ModelSettings(Protocol):
@@ -109,5 +110,5 @@ class ModelSettings(Protocol):
 def config_of(name: str, cfg: ModelSettings, n_words: int) -> Any:
     """transformers' config of a model of a profile; an impossible shape is a ConfigError."""
     return objective_of(name).config(
-        Shape.parse(name), n_words=n_words, width=cfg.width, max_length=cfg.max_length, dropout=cfg.dropout,
+        parse_shape(name), n_words=n_words, width=cfg.width, max_length=cfg.max_length, dropout=cfg.dropout,
         initial_scale=cfg.initial_scale, layer_norm=cfg.layer_norm)

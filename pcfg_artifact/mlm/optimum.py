@@ -12,7 +12,6 @@ from itertools import pairwise
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from pcfg_artifact import cells
 from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.parsing import EngineOptions, LazyLeaves, leaf_charts
 from pcfg_artifact.parsing.masking import hidden_words, observed_leaves, preterminal_outside
@@ -95,13 +94,13 @@ class Gap:
 
 Bins = Mapping[str, tuple[float, ...]]  # edges, by circumstance
 BINS: Bins = {"entropy": (0, 1, 2, 3, 4, 5, 6, np.inf), "length": (1, 6, 11, 21, 31, np.inf),
-        "depth": (1, 4, 7, 10, 14, np.inf), "masked_neighbours": (0, 1, np.inf)}
+        "depth": (1, 4, 7, 10, 14, np.inf), "masked neighbours": (0, 1, np.inf)}
 PLACES = ("first", "inside", "last")
 
 
 def circumstances(sentences: Sequence[MaskedSentence], depths: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
     """What is known of every masked word: its place, its depth in the true tree, its sentence, its neighbours."""
-    parts: dict[str, list[np.ndarray]] = {"place": [], "depth": [], "length": [], "masked_neighbours": []}
+    parts: dict[str, list[np.ndarray]] = {"place": [], "depth": [], "length": [], "masked neighbours": []}
     for sentence, depth in zip(sentences, depths, strict=True):
         t, length = sentence.positions, len(sentence.words)
         hidden = np.zeros(length + 2, int)
@@ -109,7 +108,7 @@ def circumstances(sentences: Sequence[MaskedSentence], depths: Sequence[np.ndarr
         parts["place"].append(np.where(t == 0, 0, np.where(t == length - 1, 2, 1)))
         parts["depth"].append(np.asarray(depth)[t])
         parts["length"].append(np.full(len(t), length))
-        parts["masked_neighbours"].append(hidden[t] + hidden[t + 2])
+        parts["masked neighbours"].append(hidden[t] + hidden[t + 2])
     return {name: np.concatenate(values) for name, values in parts.items()}
 
 
@@ -123,11 +122,11 @@ def word_depths(spans: Sequence[tuple[int, int]], length: int) -> np.ndarray:
     return np.cumsum(steps)[:-1]
 
 
-def bin_groups(known: Mapping[str, np.ndarray], bins: Bins) -> Iterator[tuple[str, np.ndarray]]:
-    """Named sets of predictions (boolean masks), by what is known of each and by the edges of the bins."""
+def bin_groups(known: Mapping[str, np.ndarray], bins: Bins) -> Iterator[tuple[str, str, np.ndarray]]:
+    """(circumstance, bin, boolean mask) of sets of predictions, by what is known of each and the edges of the bins."""
     for name, edges in bins.items():
         values = known[name]
         for low, high in pairwise(edges):
             last = high if name == "entropy" else high - 1  # the others are whole numbers
             label = f"{low}+" if high == np.inf else f"{low}" if low == last else f"{low}-{last}"
-            yield cells.gap_group(name, label), (values >= low) & (values < high)
+            yield name, label, (values >= low) & (values < high)

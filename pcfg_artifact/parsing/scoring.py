@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from pcfg_artifact.errors import UsageError
+from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.parsing.punctuation import PENN, WORD_TAGS, is_punctuation
 from pcfg_artifact.treebank.tree import Tree
 
@@ -54,6 +56,19 @@ class SpanF1:
     n_sentences: int
     n_skipped: int
     by_length: dict[int, float] = field(default_factory=dict)
+
+    def metrics(self, table: str, *, counts_skipped: bool = True, **dimensions: Any) -> list[Metric]:
+        """Both numbers.
+
+        n of sentence F1: the sentences with spans on both sides, over which it is a mean.  n of corpus F1: every
+        sentence that was parsed, since all of them are in the summed counts.  Probes give the former for both
+        (`counts_skipped=False`): they stand beside accuracies of the same sentences.
+        """
+        n_corpus = self.n_sentences + (self.n_skipped if counts_skipped else 0)
+        return [Metric(table=table, convention=self.convention.name, metric=metric, value=value, n=n, unit="percent",
+                       **dimensions)
+                for metric, value, n in (("sentence_f1", self.sentence, self.n_sentences),
+                                         ("corpus_f1", self.corpus, n_corpus))]
 
 
 def gold_spans(tree: Tree, binary: bool) -> set[Span]:

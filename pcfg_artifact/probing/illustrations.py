@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.probing.corpus import Corpus
 from pcfg_artifact.probing.measures import best_line
 from pcfg_artifact.probing.tasks import decode_all
 from pcfg_artifact.seeding import stream
+
+NEAR_ZERO = 0.1  # a normalised marginal below it is called near zero
 
 
 def probed_trees(examples: Corpus, labels: np.ndarray) -> list[dict[str, Any]]:
@@ -27,3 +31,9 @@ def scatter_plot(wanted: np.ndarray, predicted: np.ndarray, n_drawn: int, seed: 
     slope, intercept = best_line(wanted, predicted) if len(np.unique(wanted)) > 1 else (None, None)
     return {"true": wanted[drawn].tolist(), "predicted": predicted[drawn].tolist(), "slope": slope,
             "intercept": intercept}
+
+
+def share_near_zero(true: Sequence[float], width: int) -> Metric:
+    """Share of the spans that are drawn whose normalised marginal is near zero."""
+    return Metric(table="marginals", width=width, metric="share_near_zero",
+                  value=sum(number < NEAR_ZERO for number in true) / len(true), n=len(true), unit="fraction")

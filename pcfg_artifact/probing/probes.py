@@ -71,3 +71,9 @@ def build_probes(names: Sequence[str], options: Mapping[str, Any]) -> dict[str, 
     check_names(names)
     return {name: PROBES[name](**{field.name: options[field.name] for field in dataclasses.fields(PROBES[name])
                                   if field.name in options}) for name in names}
+
+
+def shown_probe(preferred: str, names: Iterable[str]) -> str:
+    """The probe that the paper shows, or the first of a run without it."""
+    names = tuple(names)
+    return preferred if preferred in names else names[0]

@@ -8,30 +8,43 @@ given the words up to there, is the most that a reader from left to right can ha
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from sklearn.linear_model import LinearRegression
 
-from pcfg_artifact import cells
-from pcfg_artifact.cells import Measurement
+from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.parsing.tree_facts import TreeFacts
 from pcfg_artifact.probing.representations import Lengths, offsets_of
 from pcfg_artifact.probing.standardisation import Standardisation
 
-Questions = dict[str, np.ndarray]  # name -> (n,) one number for each word of each sentence; NaN: not asked there
+
+@dataclass(frozen=True)
+class WordQuestion:
+    """What is asked at every word, as dimensions of a metric; index: words since the span of this width ended."""
+
+    group: str
+    width: int | None = None
+    index: int | None = None
+
+
+OF_TREE, OF_POSTERIOR = "tree", "posterior"  # settings: what a probe is fitted to and scored on
+OPEN, RELATIVE_DEPTH = WordQuestion("open constituents"), WordQuestion("relative depth")
+Questions = dict[WordQuestion, np.ndarray]  # (n,) one number for each word of each sentence; NaN: not asked there
 
 
 def questions_of(facts: Sequence[TreeFacts], widths: Sequence[int]) -> Questions:
     """Everything that is asked at a word about what lies up to it."""
-    found = {cells.ending_span(width): spans_at_words([fact.spans for fact in facts], width, 0) for width in widths}
-    return {**found, cells.OPEN: np.concatenate([fact.n_open for fact in facts]),
-            cells.RELATIVE_DEPTH: np.concatenate([fact.relative_depth for fact in facts])}
+    return {**late_questions([[fact.spans for fact in facts]], widths, first=0),
+            OPEN: np.concatenate([fact.n_open for fact in facts]),
+            RELATIVE_DEPTH: np.concatenate([fact.relative_depth for fact in facts])}
 
 
-def late_questions(spans: Sequence[Sequence[np.ndarray]], widths: Sequence[int]) -> Questions:
-    """What is asked at a word about a span that ended k words before it, k = 1, 2, ...; spans[k-1]: by sentence."""
-    return {cells.ending_span(width, k): spans_at_words(some, width, k)
-            for k, some in enumerate(spans, start=1) for width in widths}
+def late_questions(spans: Sequence[Sequence[np.ndarray]], widths: Sequence[int], first: int = 1) -> Questions:
+    """What is asked at a word about a span that ended k = first, ... words before it; spans[k - first]: by sentence."""
+    return {WordQuestion("span end", width, k): spans_at_words(some, width, k)
+            for k, some in enumerate(spans, start=first) for width in widths}
 
 
 def spans_at_words(spans: Sequence[np.ndarray], width: int, delay: int) -> np.ndarray:
@@ -62,10 +75,11 @@ def probe_words(x: np.ndarray, wanted: Questions, x_test: np.ndarray) -> Questio
     return dict(zip(wanted, fitted.predict(standardise(x_test)).T, strict=True))
 
 
-def explained(wanted: np.ndarray, answers: np.ndarray) -> Measurement:
+def explained(wanted: np.ndarray, answers: np.ndarray, **dimensions: Any) -> Metric:
     """Share of the variance of what is wanted that the answers explain, where it is asked; NaN where it is constant."""
     asked = ~np.isnan(wanted)
     truth, answers = wanted[asked], answers[asked].astype(np.float64)
     variance = np.square(truth - truth.mean()).sum() if len(truth) else 0.0
     share = 1.0 - np.square(truth - answers).sum() / variance if variance > 0 else np.nan
-    return Measurement(float(share), len(truth))
+    return Metric(table="incremental", metric="explained", value=float(share), n=len(truth), unit="fraction",
+                  **dimensions)

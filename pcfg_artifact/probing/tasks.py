@@ -4,45 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
-from pcfg_artifact import cells
-from pcfg_artifact.cells import Measurement
 from pcfg_artifact.errors import StageError
+from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.parsing import span_f1
 from pcfg_artifact.probing.control_labels import pair_labels, word_labels
 from pcfg_artifact.probing.corpus import Corpus, Layer
 from pcfg_artifact.probing.measures import accuracy, pearson, spearman
 from pcfg_artifact.probing.probes import Probe
 from pcfg_artifact.probing.representations import adjacent_rows, eos_rows, span_rows
+from pcfg_artifact.probing.settings import ADJACENT, EOS, WIDEST
 from pcfg_artifact.probing.targets import Span, Ties, decode
 
-WIDEST = 20  # words: F1 by span width goes up to here
-ROWS = {cells.TREES: eos_rows, cells.ADJACENT_TREES: adjacent_rows}
-Scores = dict[str, Measurement]  # by metric
-
-
-class ProbeScore(NamedTuple):
-    """One number: `task` is the task's name, `setting` says what the probe was trained and tested on."""
-
-    setting: str
-    task: str
-    metric: str
-    seed: int
-    value: float
-    n: int
+ROWS = {EOS: eos_rows, ADJACENT: adjacent_rows}
+CONTROL = {"table": "control", "group": "control"}
 
 
 @dataclass(frozen=True)
 class Task:
-    """rows(lengths) gives (n, k) row indices; targets(corpus) gives (n,) answers, NaN where there is none."""
+    """rows(lengths) gives (n, k) row indices; targets(corpus) gives (n,) answers, NaN where there is none.
+
+    dimensions: of all scores of the task.
+    """
 
     name: str
+    dimensions: Mapping[str, Any]
     rows: Callable[[np.ndarray], np.ndarray]
     targets: Callable[[Corpus], np.ndarray]
-    score: Callable[[Corpus, np.ndarray, np.ndarray], Scores]
+    score: Callable[[Corpus, np.ndarray, np.ndarray], list[Metric]]
 
     def examples(self, layer: Layer) -> tuple[np.ndarray, np.ndarray]:
         """Inputs (n, k*d) float32 and targets (n,) of every example of a corpus that has an answer."""
@@ -62,23 +54,25 @@ class Task:
 
 def tree_task(rows: str) -> Task:
     """Relative depths of the binarised tree from the input `EOS` or `ADJ`."""
-    return Task(rows, ROWS[rows], lambda corpus: corpus.binary_depths, score_binary_trees)
+    return Task(rows, {"input": rows}, ROWS[rows], lambda corpus: corpus.binary_depths, score_binary_trees)
 
 
 def nary_tree_task(rows: str) -> Task:
     """The named alternative: relative depths of the treebank's own n-ary tree."""
-    return Task(cells.nary(rows), ROWS[rows], lambda corpus: corpus.nary_depths, score_nary_trees)
+    return Task(f"{rows} n-ary", {"input": rows, "group": "n-ary"}, ROWS[rows], lambda corpus: corpus.nary_depths,
+                score_nary_trees)
 
 
 def span_task(width: int) -> Task:
     """The normalised marginal of the spans of one width, from their first and last word."""
-    return Task(cells.SPAN_LENGTH(width), lambda lengths: span_rows(lengths, width),
+    return Task(f"width {width}", {"width": width}, lambda lengths: span_rows(lengths, width),
                 lambda corpus: corpus.span_targets(width), score_correlation)
 
 
 def control_tree_task(seed: int) -> Task:
     """phi(w) in {-1, 0, 1} from the input of the tree task."""
-    return Task(cells.TREES, eos_rows, lambda corpus: word_labels(corpus.sentences, seed), score_labels)
+    return Task(EOS, {"input": EOS, **CONTROL}, eos_rows, lambda corpus: word_labels(corpus.sentences, seed),
+                score_labels)
 
 
 def control_span_task(width: int, seed: int) -> Task:
@@ -87,7 +81,8 @@ def control_span_task(width: int, seed: int) -> Task:
         labels = pair_labels(corpus.sentences, width, seed)
         return np.where(np.isnan(corpus.span_targets(width)), np.nan, labels)
 
-    return Task(cells.SPAN_LENGTH(width), lambda lengths: span_rows(lengths, width), targets, score_correlation)
+    return Task(f"width {width}", {"width": width, **CONTROL}, lambda lengths: span_rows(lengths, width), targets,
+                score_correlation)
 
 
 # ---- scores ----------------------------------------------------------------------------------------------------------
@@ -99,38 +94,38 @@ def decode_all(corpus: Corpus, labels: np.ndarray, ties: Ties = "first") -> list
     return [decode(part, ties) for part in np.split(labels, ends[:-1])]
 
 
-def score_labels(corpus: Corpus, wanted: np.ndarray, predicted: np.ndarray) -> Scores:
-    return {"accuracy": Measurement(accuracy(wanted, predicted), len(wanted))}
+def score_labels(corpus: Corpus, wanted: np.ndarray, predicted: np.ndarray) -> list[Metric]:
+    return [Metric(table="parsing", metric="accuracy", value=accuracy(wanted, predicted), n=len(wanted),
+                   unit="fraction")]
 
 
-def score_binary_trees(corpus: Corpus, wanted: np.ndarray, predicted: np.ndarray) -> Scores:
+def score_binary_trees(corpus: Corpus, wanted: np.ndarray, predicted: np.ndarray) -> list[Metric]:
     """Accuracy; F1 in PB (the headline) and KIM; and PB by span width."""
     spans = decode_all(corpus, predicted)
-    return {**score_labels(corpus, wanted, predicted), **score_spans(corpus, spans)}
+    return [*score_labels(corpus, wanted, predicted), *score_spans(corpus, spans), *_kim(corpus, spans)]
 
 
-def score_spans(corpus: Corpus, spans: Sequence[Iterable[Span]]) -> Scores:
-    """F1 of any parser's trees, under the names that the tables use."""
+def score_spans(corpus: Corpus, spans: Sequence[Iterable[Span]]) -> list[Metric]:
+    """F1 of any parser's trees in PB, of all spans and by their width."""
     main = span_f1(corpus.trees, spans, "PB")
-    widths = {cells.SPAN_WIDTH(width): Measurement(f1, main.n_sentences)
-              for width, f1 in sorted(main.by_length.items()) if width <= WIDEST}
-    return {**cells.f1_columns(main, counts_skipped=False), **_kim(corpus, spans), **widths}
+    by_width = [Metric(table="parsing", convention="PB", width=width, metric="f1", value=f1, n=main.n_sentences,
+                       unit="percent") for width, f1 in sorted(main.by_length.items()) if width <= WIDEST]
+    return [*main.metrics("parsing", counts_skipped=False), *by_width]
 
 
-def score_nary_trees(corpus: Corpus, wanted: np.ndarray, predicted: np.ndarray) -> Scores:
+def score_nary_trees(corpus: Corpus, wanted: np.ndarray, predicted: np.ndarray) -> list[Metric]:
     """Accuracy, and KIM of the labels decoded both ways: n-ary (all ties) and binary (first minimum)."""
-    return {**score_labels(corpus, wanted, predicted),
-            **_kim(corpus, decode_all(corpus, predicted, "all")),
-            **_kim(corpus, decode_all(corpus, predicted, "first"), "_binary")}
+    return [*score_labels(corpus, wanted, predicted), *_kim(corpus, decode_all(corpus, predicted, "all")),
+            *_kim(corpus, decode_all(corpus, predicted, "first"), bin="decoded as binary")]
 
 
-def _kim(corpus: Corpus, spans: Sequence[Iterable[Span]], detail: str = "") -> Scores:
-    return cells.f1_columns(span_f1(corpus.trees, spans, "KIM"), detail, counts_skipped=False)
+def _kim(corpus: Corpus, spans: Sequence[Iterable[Span]], **dimensions: Any) -> list[Metric]:
+    return span_f1(corpus.trees, spans, "KIM").metrics("parsing", counts_skipped=False, **dimensions)
 
 
-def score_correlation(corpus: Corpus, wanted: np.ndarray, predicted: np.ndarray) -> Scores:
-    return {name: Measurement(measure(wanted, predicted), len(wanted))
-            for name, measure in (("pearson", pearson), ("spearman", spearman))}
+def score_correlation(corpus: Corpus, wanted: np.ndarray, predicted: np.ndarray) -> list[Metric]:
+    return [Metric(table="marginals", metric=name, value=measure(wanted, predicted), n=len(wanted), unit="fraction")
+            for name, measure in (("pearson", pearson), ("spearman", spearman))]
 
 
 # ---- fit and score ---------------------------------------------------------------------------------------------------
@@ -140,7 +135,7 @@ def score_correlation(corpus: Corpus, wanted: np.ndarray, predicted: np.ndarray)
 class TaskResult:
     """Scores of one task, the test answers and predictions of the first seed by setting, and facts about the fit."""
 
-    scores: list[ProbeScore] = field(default_factory=list)
+    scores: list[Metric] = field(default_factory=list)
     wanted: dict[str, np.ndarray] = field(default_factory=dict)
     predicted: dict[str, np.ndarray] = field(default_factory=dict)
     facts: dict[str, float | bool | None] = field(default_factory=dict)
@@ -165,6 +160,6 @@ def run_task(task: Task, probe: Probe, train: Layer, tests: Mapping[str, Layer],
         if setting not in tests:
             continue
         for seed, predicted in zip(used, predictions, strict=True):
-            result.scores.extend(ProbeScore(setting, task.name, metric, seed, value, n)
-                                 for metric, (value, n) in task.score(test.corpus, wanted, predicted).items())
+            result.scores.extend(score.at(**task.dimensions, probe=probe.name, setting=setting, seed=seed)
+                                 for score in task.score(test.corpus, wanted, predicted))
     return result

@@ -27,7 +27,7 @@ class FittingWork(NamedTuple):
 
 
 def work_of_fit(probe: Probe, n: int, n_inputs: int, *, has_labels: bool, n_seeds: int) -> FittingWork:
-    """One fit of n examples, its steps at most as many as its options allow; nothing for a probe that is not ours."""
+    """One fit of n examples, its steps at most as many as its options allow; an unknown probe as linear ones."""
     n_outputs = N_LABELS if has_labels else 1
     if isinstance(probe, LinearProbe):
         axes = 2 * n * n_inputs**2
@@ -38,4 +38,4 @@ def work_of_fit(probe: Probe, n: int, n_inputs: int, *, has_labels: bool, n_seed
         n_units = probe.n_hidden * n_seeds
         per_epoch = n * n_units * (4 * n_inputs + 6 * n_outputs)
         return FittingWork(probe.epochs * per_epoch, probe.epochs * -(-n // probe.batch_size))
-    return FittingWork(0, 0)
+    return work_of_fit(LinearProbe(), n * n_seeds, n_inputs, has_labels=has_labels, n_seeds=1)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pcfg_artifact import cells
-from pcfg_artifact.approximation import rows
+from pcfg_artifact.approximation import Approximation, rows
 from pcfg_artifact.approximation.rows import Rows
-from pcfg_artifact.approximation.scores import Trial
-from pcfg_artifact.artifacts import Metric, StageDir
+from pcfg_artifact.approximation.scores import TABLE, Trial, costs
+from pcfg_artifact.artifacts import StageDir
 from pcfg_artifact.config import ApproximateConfig
 from pcfg_artifact.grammar import PCFG, sample_trees
 from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.machine import Machine
+from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.progress import progress
 from pcfg_artifact.seeding import derive_seed, stream
 from pcfg_artifact.treebank.binarise import VARIANTS
@@ -21,7 +21,7 @@ from pcfg_artifact.treebank.tree import Tree
 
 @dataclass(frozen=True)
 class PlannedTable:
-    """A table to be measured: the approximations behind its rows, and what each is tried on."""
+    """A table to be measured: its approximations, and what each is tried on."""
 
     name: str
     rows: Rows
@@ -38,15 +38,18 @@ def run(cfg: ApproximateConfig, inputs: Inputs, out: StageDir, machine: Machine)
         tables = variant_tables(cfg, inputs.pcfg(variant), [train[s] for s in chosen], test, out, machine)
         total = sum(len(table.rows) for table in tables)
         units = ((table, row) for table in tables for row in table.rows)
-        for table, row in progress(units, total=total, desc=f"approximations of {variant}"):
-            name, scores = cells.approximation_table(table.name, variant), table.trial.scores(table.rows[row])
-            metrics += [Metric(name, row, column, cfg.seed, *score) for column, score in scores.items()]
+        found = {(table.name, row): [score.at(table=table.name, grammar=variant, **row._asdict(), seed=cfg.seed)
+                                     for score in table.trial.scores(table.rows[row])]
+                 for table, row in progress(units, total=total, desc=f"approximations of {variant}")}
+        metrics += [score for scores in found.values() for score in scores]
+        main = {row: scores for (name, row), scores in found.items() if name == TABLE}
+        metrics += [cost for row in rows.COSTED if row in main for cost in costs(main[rows.EXACT], main[row])]
     out.write_metrics(metrics)
 
 
 def variant_tables(cfg: ApproximateConfig, grammar: PCFG, train: list[Tree], test: list[Tree], out: StageDir,
                    machine: Machine) -> list[PlannedTable]:
-    """Every table of one grammar variant, with the approximations behind its rows."""
+    """Every table of one grammar variant, with its approximations."""
     n_threads = machine.n_workers
     drawn = sample_trees(grammar, cfg.n_drawn, derive_seed(cfg.seed, "approximate", "drawn"), cfg.max_drawn_length)
     out.facts.setdefault("draws rejected as too long", []).append(drawn.n_rejected)
@@ -57,18 +60,8 @@ def variant_tables(cfg: ApproximateConfig, grammar: PCFG, train: list[Tree], tes
     learned = rows.learn_correlations(grammar, [tree.words() for tree in train], cfg.n_projected, n_threads,
                                       progress)
     longest = max(cfg.max_length, cfg.max_drawn_length)
-    few = rows.few_symbols(grammar, cfg.n_interminals, cfg.n_preterminals)
-    low_rank = rows.low_rank(grammar, learned, cfg.ranks, cfg.n_preterminals, longest)
-    return [
-        PlannedTable("table1", {cells.EXACT: rows.exact(grammar)} | few, trial),
-        PlannedTable("table2", {name: row for name, row in few.items() if name in compared_with(cfg)} | low_rank,
-                     trial),
-        PlannedTable("ablation", rows.ablations(grammar, learned, cfg.ablation_ranks, cfg.n_preterminals, longest),
-                     small_trial),
-        PlannedTable("merged", rows.merged(grammar, cfg.merged_interminals, cfg.n_preterminals, cfg.smoothing), trial),
-    ]
-
-
-def compared_with(cfg: ApproximateConfig) -> set[str]:
-    """Rows of table 1 that table 2 repeats: as many in-terminals as the smallest rank, and those that are projected."""
-    return {cells.few_symbols(n, cfg.n_preterminals) for n in (min(cfg.ranks), cfg.n_projected)}
+    main = {rows.EXACT: Approximation(grammar), **rows.few_symbols(grammar, cfg.n_interminals, cfg.n_preterminals),
+            **rows.low_rank(grammar, learned, cfg.ranks, cfg.n_preterminals, longest),
+            **rows.merged(grammar, cfg.merged_interminals, cfg.n_preterminals, cfg.smoothing)}
+    ablations = rows.ablations(grammar, learned, cfg.ablation_ranks, cfg.n_preterminals, longest)
+    return [PlannedTable(TABLE, main, trial), PlannedTable("ablation", ablations, small_trial)]

@@ -7,19 +7,19 @@ from itertools import islice
 
 import numpy as np
 
-from pcfg_artifact import cells
-from pcfg_artifact.artifacts import Metric, StageDir
-from pcfg_artifact.cells import SAMPLED, TREEBANK
+from pcfg_artifact.artifacts import StageDir
 from pcfg_artifact.config import AttentionConfig
 from pcfg_artifact.encoders import load_encoder, model_folders
 from pcfg_artifact.errors import StageError
 from pcfg_artifact.example_sentence import example_trees
 from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.machine import Machine
+from pcfg_artifact.metrics.models import roles_of
+from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.probing.attended_distance import attended_distances
 from pcfg_artifact.probing.attention_maps import attention_maps
+from pcfg_artifact.probing.settings import SAMPLED, TREEBANK, Text
 from pcfg_artifact.progress import progress
-from pcfg_artifact.roles import roles_of
 
 ROW_SUM_TOLERANCE = 1e-4  # float32 softmax over at most some hundred entries
 
@@ -37,8 +37,8 @@ def run(cfg: AttentionConfig, inputs: Inputs, out: StageDir, machine: Machine) -
                 raise StageError(f"attention rows of {name} sum to 1 only within {off_by:g}, expected "
                                  f"{ROW_SUM_TOLERANCE:g}; its attention is not a softmax over all tokens")
             out.facts[f"{name} {setting} row sum error"] = off_by
-            metrics += [Metric(*cells.attended_distance(name, setting, layer, head), cfg.seed, value, len(words),
-                               "tokens")
+            metrics += [Metric(table="attention", model=name, layer=layer, setting=setting, index=head,
+                               metric="attended_distance", seed=cfg.seed, value=value, n=len(words), unit="tokens")
                         for layer, heads in enumerate(distances, start=1)
                         for head, value in enumerate(sorted(heads.tolist()), start=1)]
     write_explored(inputs, out, machine)
@@ -58,7 +58,7 @@ def write_explored(inputs: Inputs, out: StageDir, machine: Machine) -> None:
                                 "layers": [np.round(found, 3).tolist() for found in maps]})
 
 
-def read_sentences(cfg: AttentionConfig, inputs: Inputs, text: cells.Text) -> list[list[str]]:
+def read_sentences(cfg: AttentionConfig, inputs: Inputs, text: Text) -> list[list[str]]:
     """The first sentences of a text that are short enough, as the models read them."""
     grammar = inputs.pcfg()
     trees = inputs.sampled_trees(text.split) if text.is_sampled else inputs.trees(text.split)

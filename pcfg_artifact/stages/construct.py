@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from pcfg_artifact import cells
 from pcfg_artifact.approximation.transforms import Correlations
-from pcfg_artifact.artifacts import Metric, StageDir
+from pcfg_artifact.artifacts import StageDir
 from pcfg_artifact.config import ConstructConfig
 from pcfg_artifact.constructions import (
     ApproximateInsideOutside,
@@ -32,6 +31,7 @@ from pcfg_artifact.example_sentence import example_trees
 from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.machine import Machine, single_thread
+from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.parsing import (
     EngineOptions,
     best_binary_tree,
@@ -64,7 +64,7 @@ def run(cfg: ConstructConfig, inputs: Inputs, out: StageDir, machine: Machine) -
     for variant in VARIANTS:
         metrics += approximate_metrics(variant, inputs.pcfg(variant), train[:cfg.n_training], sampled,
                                        test[:cfg.n_parsed], cfg, machine)
-    out.write_metrics(metrics)
+    out.write_metrics(metric.at(seed=cfg.seed) for metric in metrics)
 
 
 def sampled_sentences(inputs: Inputs, grammar: PCFG, cfg: ConstructConfig) -> list[list[str]]:
@@ -103,8 +103,10 @@ def exact_metrics(grammar: PCFG, sentences: list[list[str]], cfg: ConstructConfi
             agreement.add(*map(entry_errors, model.read_charts(embeddings), linear(chart)))
             expected = word_distributions(grammar, chart)
             one_mask = max(one_mask, float(entry_errors(model.word_distributions(embeddings), expected).max()))
-        yield from model_metrics(name, model, claimed, agreement, cfg)
-        yield Metric(*cells.agreement(name, "one_mask"), cfg.seed, one_mask, len(sentences), "relative_error")
+        yield from size_metrics(model, claimed, model=name)
+        yield from error_metrics(model, agreement, cfg.lengths, model=name)
+        yield Metric(table="agreement", model=name, metric="one_mask", value=one_mask, n=len(sentences),
+                     unit="relative_error")
 
 
 def approximate_metrics(variant: str, grammar: PCFG, train: list[list[str]], sampled: list[list[str]],
@@ -119,15 +121,14 @@ def approximate_metrics(variant: str, grammar: PCFG, train: list[list[str]], sam
     options = (grammar, L, cfg.n_interminals, cfg.n_preterminals, rank, cfg.sign_rule, correlations.transforms(rank))
     low_rank = ApproximateInsideOutside(*options, backend="structured")
     exact = inside_outside(grammar, words, n_threads=machine.n_workers)
-    yield from parsing_metrics(cells.constructed_model("exact", variant), test,
-                               [labelled_recall(chart) for chart in exact],
-                               [chart.log_prob > -np.inf for chart in exact], cfg.seed)
-    for kind, model in (("few", few), ("low_rank", low_rank)):
-        name = cells.constructed_model(kind, variant)
+    yield from parsing_metrics(test, [labelled_recall(chart) for chart in exact],
+                               [chart.log_prob > -np.inf for chart in exact], grammar=variant, model="exact")
+    for name, model in (("few", few), ("low_rank", low_rank)):
+        named: dict[str, Any] = {"grammar": variant, "model": name}
         agreement, trees, is_parsed, sentences = Agreement(L), [], [], words + sampled
         whole_pass = []
         batches = [sentences[first:first + BATCH] for first in range(0, len(sentences), BATCH)]
-        for batch in progress(batches, total=len(batches), desc=name):
+        for batch in progress(batches, total=len(batches), desc=f"{name}, {variant}"):
             embeddings = model(batch)
             for sentence, charts, marginals in zip(batch, model.read_charts(embeddings),
                                                    model.read_marginals(embeddings), strict=True):
@@ -136,40 +137,46 @@ def approximate_metrics(variant: str, grammar: PCFG, train: list[list[str]], sam
                 trees.append(best_binary_tree(marginals.max(axis=-1)))
                 is_parsed.append(bool(marginals.any()))
         claimed = claimed_sizes.claimed_approximate(cfg.n_interminals, model.rank, L)
-        yield from model_metrics(name, model, claimed, agreement, cfg)
+        yield from size_metrics(model, claimed, **named)
+        yield from error_metrics(model, agreement, cfg.lengths, **named)
         errors = np.concatenate(whole_pass)
-        yield Metric(*cells.agreement(name, "spans within 1e-9 end to end"), cfg.seed,
-                     float(np.mean(errors <= CLOSE)), len(errors), "fraction")
-        yield from parsing_metrics(name, test, trees[:len(test)], is_parsed[:len(test)], cfg.seed)
+        yield Metric(table="agreement", metric="spans_within_1e-9", value=float(np.mean(errors <= CLOSE)),
+                     n=len(errors), unit="fraction", **named)
+        yield from parsing_metrics(test, trees[:len(test)], is_parsed[:len(test)], **named)
     if cfg.n_dense:  # the same weights as full matrices, a layer at a time
         dense, agreement = ApproximateInsideOutside(*options, backend="dense"), Agreement(L)
         longest = sorted(words, key=len)[-cfg.n_dense:]
         for charts, sentence in zip(dense.read_charts(dense(longest)), longest, strict=True):
             agreement.add(*approximate_errors(dense, sentence, charts))
         for name in CHARTS:
-            yield Metric(*cells.agreement(cells.constructed_model("low_rank dense", variant), name), cfg.seed,
-                         agreement.worst(name), len(longest), "relative_error")
+            yield Metric(table="agreement", grammar=variant, model="low_rank_dense", metric=name,
+                         value=agreement.worst(name), n=len(longest), unit="relative_error")
 
 
-def model_metrics(name: str, model: ConstructedTransformer, claimed: dict[str, int], agreement: Agreement,
-                  cfg: ConstructConfig) -> Iterator[Metric]:
-    """Sizes, and the largest errors: over all, by length of the sentence, and by the layer that computes the span."""
-    for size, value in claimed_sizes.built(model).items():
-        yield Metric(*cells.constructed_size(name, size, "claimed"), cfg.seed, claimed[size], 1, "count")
-        yield Metric(*cells.constructed_size(name, size, "built"), cfg.seed, value, 1, "count")
-    errors = {cells.agreement(name, chart): agreement.worst(chart) for chart in CHARTS}
-    errors |= {cells.agreement(name, chart, length): float(agreement.by_length[chart][length])
-               for chart in CHARTS for length in cfg.lengths}
-    for cell, error in errors.items():
-        yield Metric(*cell, cfg.seed, error, agreement.n_sentences, "relative_error")
-    for index, layer in enumerate(model.plan.layers, start=1):
-        yield Metric(*cells.agreement_by_layer(name, index), cfg.seed, agreement.of_layer(layer),
-                     agreement.n_sentences, "relative_error")
+def size_metrics(built: ConstructedTransformer, claimed: dict[str, int], **named: Any) -> Iterator[Metric]:
+    for group, sizes in (("claimed", claimed), ("built", claimed_sizes.built(built))):
+        for metric, value in sizes.items():
+            yield Metric(table="sizes", group=group, metric=metric, value=value, n=1, unit="count", **named)
 
 
-def parsing_metrics(name: str, gold: Sequence[Tree], trees: list, is_parsed: list[bool], seed: int) -> Iterator[Metric]:
+def error_metrics(built: ConstructedTransformer, agreement: Agreement, lengths: Sequence[int], **named: Any
+                  ) -> Iterator[Metric]:
+    """The largest errors: over all, by length of the sentence, and by the layer that computes the span."""
+    def largest(metric: str, error: float, **dimensions: Any) -> Metric:
+        return Metric(table="agreement", metric=metric, value=error, n=agreement.n_sentences, unit="relative_error",
+                      **dimensions, **named)
+
+    for chart in CHARTS:
+        yield largest(chart, agreement.worst(chart))
+        for length in lengths:
+            yield largest(chart, float(agreement.by_length[chart][length]), group="sentence length", index=length)
+    for layer, weights in enumerate(built.plan.layers, start=1):
+        yield largest("inside_or_outside", agreement.of_layer(weights), layer=layer)
+
+
+def parsing_metrics(gold: Sequence[Tree], trees: list, is_parsed: list[bool], **named: Any) -> Iterator[Metric]:
     """F1 on test sentences; one without probability counts as right-branching."""
     for convention in ("PB", "KIM"):
-        for column, (value, n) in cells.f1_columns(span_f1(gold, trees, convention)).items():
-            yield Metric(*cells.constructed_score(name, column), seed, value, n, "percent")
-    yield Metric(*cells.constructed_score(name, "failed"), seed, 1 - float(np.mean(is_parsed)), len(gold), "fraction")
+        yield from span_f1(gold, trees, convention).metrics("constructed", **named)
+    yield Metric(table="constructed", metric="failed", value=1 - float(np.mean(is_parsed)), n=len(gold),
+                 unit="fraction", **named)

@@ -6,34 +6,29 @@ Corpora and fits are those of the stage `probe`, read from its setup.json: selec
 from __future__ import annotations
 
 import time
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from functools import partial
 from typing import Any
 
-from pcfg_artifact import cells
-from pcfg_artifact.artifacts import Metric, StageDir
-from pcfg_artifact.cells import TREEBANK, TREES, Cell, Measurement
+from pcfg_artifact.artifacts import StageDir
 from pcfg_artifact.config import ControlConfig, ProbeConfig
 from pcfg_artifact.corpora import read_corpora
 from pcfg_artifact.encoders import model_folders
 from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.machine import Machine
-from pcfg_artifact.probing.probe_rows import BySeed, Unit, selectivity_rows
+from pcfg_artifact.metrics.selection import Numbers
+from pcfg_artifact.probing.selectivity import control_metrics, sensitivity_metrics
+from pcfg_artifact.probing.settings import TREEBANK
 from pcfg_artifact.probing.tasks import Task, control_span_task, control_tree_task, run_task
 from pcfg_artifact.progress import progress
 from pcfg_artifact.workers.probe_fits import (
     Context,
     Fit,
+    Unit,
     device_of,
     fit_all,
     read_result,
     read_times,
-    scores_as_json,
     write_result,
 )
-
-Probed = Mapping[Cell, BySeed]
 
 
 def run(cfg: ControlConfig, inputs: Inputs, out: StageDir, machine: Machine) -> None:
@@ -48,7 +43,13 @@ def run(cfg: ControlConfig, inputs: Inputs, out: StageDir, machine: Machine) -> 
     folder = model_folders(inputs["pretrain"])[base]
     fit_all(context, {base: folder}, fits_of, run_fit, 2, progress=progress, what="control tasks")
     out.facts["cpu_seconds"] = read_times(context)
-    out.write_metrics(list(metrics_of(context, probed_scores(inputs["probe"].metrics()))))
+    scores = [score for unit in context.units(base) for fit in fits_of(context, unit)
+              for score in read_result(context, fit)[0]]
+    probed = inputs["probe"].metrics()
+    metrics = list(control_metrics(scores, probed))
+    numbers = Numbers([*probed, *metrics])
+    metrics += [score for probe in context.probes for score in sensitivity_metrics(numbers, base, probe)]
+    out.write_metrics(metrics)
 
 
 def tasks_of(context: Context, unit: Unit) -> dict[str, Task]:
@@ -68,36 +69,5 @@ def run_fit(context: Context, fit: Fit) -> Fit:
     started, layers = time.process_time(), context.layers(fit.unit)
     result = run_task(tasks_of(context, fit.unit)[fit.task], context.probes[fit.unit.probe], layers[fit.training],
                       {TREEBANK.name: layers[TREEBANK.test.name]}, context.seeds, device=device_of(context.machine))
-    found = {"scores": scores_as_json(result.scores), "facts": result.facts}
-    write_result(context, fit, found, time.process_time() - started)
+    write_result(context, fit, result, time.process_time() - started)
     return fit
-
-
-def probed_scores(metrics: list[Metric]) -> Probed:
-    found: dict[Cell, dict[int, Measurement]] = defaultdict(dict)
-    for m in metrics:
-        found[Cell(m.table, m.row, m.column)][m.seed] = Measurement(m.value, m.n)
-    return found
-
-
-def metrics_of(context: Context, probed: Probed) -> Iterator[Metric]:
-    units = context.units(context.base)
-    # Nothing depends on this order but the order of lines: that of fitting, probes with seeds first.
-    units.sort(key=lambda unit: (unit.layer, not context.probes[unit.probe].has_seeds))
-    for unit in units:
-        model, layer, probe = unit
-        control: dict[tuple[str, str], dict[int, Measurement]] = defaultdict(dict)
-        for s in (score for fit in fits_of(context, unit) for score in read_result(context, fit)[0]):
-            control[s.task, s.metric][s.seed] = Measurement(s.value, s.n)
-        accuracy = probed[cells.layer_score(model, probe, TREEBANK.name, TREES, "accuracy", layer)]
-        yield from selectivity_rows(partial(cells.control_of_trees, probe, layer=layer), "relative_depth", accuracy,
-                                    control[TREES, "accuracy"])
-        for (task, metric), by_seed in control.items():
-            if metric != "pearson":
-                continue
-            pearson = probed[cells.marginal_score(model, probe, TREEBANK.name, layer, metric, task)]
-            yield from selectivity_rows(partial(cells.control_by_layer, layer, probe, task=task), "marginal", pearson,
-                                        by_seed)
-            if layer == context.last[model]:
-                yield from selectivity_rows(partial(cells.control_of_marginals, probe, task=task), "marginal", pearson,
-                                            by_seed)

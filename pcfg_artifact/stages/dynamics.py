@@ -7,25 +7,26 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from pcfg_artifact import cells
-from pcfg_artifact.artifacts import Metric, StageDir
-from pcfg_artifact.cells import OF_TREE, RELATIVE_DEPTH, SPAN_WIDTH, TREE_PROBE, TREEBANK, Cell
+from pcfg_artifact.artifacts import Folder, StageDir
 from pcfg_artifact.config import DynamicsConfig
 from pcfg_artifact.corpora import read_corpora
 from pcfg_artifact.encoders import causal_folders, kept_folders
 from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.inputs import Inputs
-from pcfg_artifact.interventions.effects import Effect
 from pcfg_artifact.interventions.experiment import LINEAR
 from pcfg_artifact.interventions.learning_curves import half_way_step
 from pcfg_artifact.interventions.material import gather
 from pcfg_artifact.machine import Machine
+from pcfg_artifact.metrics.models import masked_counterpart
+from pcfg_artifact.metrics.schema import Key, Metric
+from pcfg_artifact.metrics.selection import BEST, Numbers, Selector
 from pcfg_artifact.mlm import optimum
 from pcfg_artifact.ordered import ordered_map
 from pcfg_artifact.parsing import EngineOptions
@@ -33,24 +34,22 @@ from pcfg_artifact.parsing.masks import Masking
 from pcfg_artifact.parsing.prefix import next_words
 from pcfg_artifact.parsing.tree_facts import facts_so_far
 from pcfg_artifact.probing.corpus import Corpus
+from pcfg_artifact.probing.probes import build_probes, shown_probe
+from pcfg_artifact.probing.reading_probe import OF_TREE, RELATIVE_DEPTH
+from pcfg_artifact.probing.settings import EOS, TREEBANK
 from pcfg_artifact.progress import progress
-from pcfg_artifact.roles import masked_counterpart
 from pcfg_artifact.workers.checkpoint_jobs import (
-    LOSS,
-    MARGINALS,
-    TREE,
     Checkpoint,
     CheckpointContext,
     Followed,
     MaskedWords,
     NextWordsAndEnd,
     measure_checkpoint,
-    unit_of,
 )
 from pcfg_artifact.workers.intervention_jobs import InterventionContext
 from pcfg_artifact.workers.pool import run_jobs
 
-Curves = Mapping[int, Mapping[str, Effect]]  # step -> quantity -> its value
+HALF_WAY = ("excess", "sentence_f1", "pearson")  # the measures of which the half-way step is told
 
 
 def run(cfg: DynamicsConfig, inputs: Inputs, out: StageDir, machine: Machine) -> None:
@@ -59,13 +58,10 @@ def run(cfg: DynamicsConfig, inputs: Inputs, out: StageDir, machine: Machine) ->
             for step, folder in kept_folders(inputs["pretrain"], name).items()]
     done = list(progress(run_jobs(measure_checkpoint, jobs, context, machine.n_workers), total=len(jobs),
                          desc=f"{' and '.join(context.followed)} while trained"))
-    found = {job: curves for job, curves, _ in done}
     out.facts["cpu_seconds"] = {f"{job.model} step {job.step}": round(seconds, 2) for job, _, seconds in done}
-    metrics: list[Metric] = []
-    for name in context.followed:
-        curves = {job.step: found[job] for job in jobs if job.model == name}
-        metrics += [*curve_rows(name, curves, cfg.seed), *half_way_rows(name, curves, context.widths, cfg.seed)]
-    out.write_metrics(metrics)
+    found = {job: points for job, points, _ in done}
+    curves = [point for job in jobs for point in found[job]]
+    out.write_metrics([*(point for point in curves if math.isfinite(point.value)), *half_way_metrics(curves)])
 
 
 def build_context(cfg: DynamicsConfig, inputs: Inputs, machine: Machine) -> CheckpointContext:
@@ -77,15 +73,15 @@ def build_context(cfg: DynamicsConfig, inputs: Inputs, machine: Machine) -> Chec
                       mask_rate=asked["mask_rate"], max_length=asked["max_length"], n_train=cfg.n_train,
                       n_test=cfg.n_test, widths=asked["widths"], n_questions=cfg.n_questions, seed=cfg.seed,
                       options=EngineOptions(n_threads=machine.n_workers))
-    interventions = InterventionContext(material, probe, machine, cfg.seed)
+    linear = build_probes((LINEAR,), probe)
+    interventions = InterventionContext(material, linear, machine, cfg.seed)
     followed = {base: Followed(masked_words(cfg, grammar, inputs, machine, asked), train, test,
-                               best_layer(inputs, base), interventions)}
+                               best_layer(inputs, base, shown_probe(LINEAR, probe["probes"])), interventions)}
     for causal in (name for name in causal_folders(inputs["pretrain"]) if masked_counterpart(name) == base):
         followed[causal] = Followed(words_ahead(cfg, grammar, inputs, machine, asked),
                                     scored_so_far(grammar, train, machine), scored_so_far(grammar, test, machine),
                                     best_causal_layer(inputs, causal), None)
-    return CheckpointContext(followed, interventions.probes()[LINEAR], tuple(probe["widths"]), cfg.n_attention, machine,
-                             cfg.seed)
+    return CheckpointContext(followed, linear[LINEAR], tuple(probe["widths"]), cfg.n_attention, machine, cfg.seed)
 
 
 # ---- what is predicted -----------------------------------------------------------------------------------------------
@@ -122,34 +118,34 @@ def scored_so_far(grammar: PCFG, corpus: Corpus, machine: Machine) -> Corpus:
                                                for scores, fact in zip(corpus.scores, facts, strict=True)])
 
 
-def best_layer(inputs: Inputs, model: str) -> int:
-    """The layer that a linear probe parses the treebank best from."""
-    best = cells.best_layer(model, TREE_PROBE, TREEBANK.name)
-    return next(int(m.value) for m in inputs["probe"].metrics() if Cell(m.table, m.row, m.column) == best)
+def best_layer(inputs: Inputs, model: str, probe: str) -> int:
+    """The layer that a probe parses the treebank best from."""
+    return _layer_of(inputs["probe"], {"table": "parsing", "model": model, "probe": probe, "setting": TREEBANK.name,
+                                       "input": EOS, "convention": "PB", "metric": "sentence_f1"})
 
 
 def best_causal_layer(inputs: Inputs, model: str) -> int:
     """The layer that a linear probe reads relative depths best from: causal models are probed by `incremental`."""
-    row = cells.known_by_layer(model, RELATIVE_DEPTH, OF_TREE, 0).row
-    shares = {m.column: m.value for m in inputs["incremental"].metrics() if m.row == row}
-    return max(range(len(shares)), key=lambda layer: shares[cells.LAYER(layer)])
+    return _layer_of(inputs["incremental"], {"table": "incremental", "model": model, "setting": OF_TREE,
+                                             **vars(RELATIVE_DEPTH), "metric": "explained"})
 
 
-# ---- rows ------------------------------------------------------------------------------------------------------------
+def _layer_of(stage: Folder, scores: Selector) -> int:
+    best, = Numbers(stage.metrics()).select({**scores, "layer": BEST})
+    assert best.layer is not None  # it was selected by it
+    return best.layer
 
 
-def curve_rows(model: str, curves: Curves, seed: int) -> Iterator[Metric]:
-    for step, found in curves.items():
-        for quantity, (value, error, n) in found.items():
-            for name, number, unit in ((quantity, value, unit_of(quantity)),
-                                       (cells.error_of(quantity), error, cells.STANDARD_ERROR)):
-                if math.isfinite(number):
-                    yield Metric(*cells.while_training(model, name, step), seed, number, n, unit)
+# ---- curves ----------------------------------------------------------------------------------------------------------
 
 
-def half_way_rows(model: str, curves: Curves, widths: Sequence[int], seed: int) -> Iterator[Metric]:
+def half_way_metrics(curves: Iterable[Metric]) -> Iterator[Metric]:
     """When loss, tree and the marginals of each width had gone half of their way."""
-    for quantity in (LOSS, TREE, *(f"{MARGINALS} {SPAN_WIDTH(width)}" for width in widths)):
-        step = half_way_step({step: found[quantity].value for step, found in curves.items()})
+    by_curve: dict[Key, list[Metric]] = defaultdict(list)
+    for metric in curves:
+        if metric.metric in HALF_WAY:
+            by_curve[metric.at(step=None).key].append(metric)
+    for points in by_curve.values():
+        step = half_way_step({point.step: point.value for point in points if point.step is not None})
         if math.isfinite(step):
-            yield Metric(*cells.half_way(model, quantity), seed, step, len(curves), "count")
+            yield points[0].at(table="half_way", step=None, value=step, error=None, n=len(points), unit="steps")

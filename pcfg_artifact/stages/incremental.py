@@ -15,20 +15,20 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import torch
 
-from pcfg_artifact import cells
 from pcfg_artifact.approximation.scores import unigram
-from pcfg_artifact.artifacts import Metric, StageDir
-from pcfg_artifact.cells import OF_POSTERIOR, OF_TREE, SAMPLED, SO_FAR, WHOLE
+from pcfg_artifact.artifacts import StageDir
 from pcfg_artifact.config import IncrementalConfig
 from pcfg_artifact.encoders import causal_folders, load_causal_lm, load_encoder, model_folders, untrained_folder
 from pcfg_artifact.errors import StageError
 from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.machine import Machine
+from pcfg_artifact.metrics.models import masked_counterpart, untrained
+from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.mlm.next_word_gap import (
     next_word_circumstances,
     next_word_gaps,
-    next_word_rows,
+    next_word_metrics,
     unigram_next_word_loss,
 )
 from pcfg_artifact.mlm.optimum import word_depths
@@ -38,6 +38,8 @@ from pcfg_artifact.parsing.settling import settling
 from pcfg_artifact.parsing.tree_facts import IncrementalFacts, TreeFacts, facts_of_tree, facts_so_far, incremental_facts
 from pcfg_artifact.probing.corpus import Corpus
 from pcfg_artifact.probing.reading_probe import (
+    OF_POSTERIOR,
+    OF_TREE,
     Questions,
     explained,
     late_questions,
@@ -45,8 +47,8 @@ from pcfg_artifact.probing.reading_probe import (
     questions_of,
     word_rows,
 )
+from pcfg_artifact.probing.settings import SAMPLED
 from pcfg_artifact.progress import progress
-from pcfg_artifact.roles import masked_counterpart, untrained
 from pcfg_artifact.workers.hidden_states import store_states, stored_layer
 
 PRECISION = "float32"  # of hidden states, which are removed at the end
@@ -61,7 +63,7 @@ def run(cfg: IncrementalConfig, inputs: Inputs, out: StageDir, machine: Machine)
                    ((SAMPLED.training, cfg.n_train), (SAMPLED.test, cfg.n_test)))
     now = list(each(partial(facts_so_far, grammar), train.ids, machine))
     read = list(each(partial(incremental_facts, grammar, delays=cfg.delays), test.ids, machine))
-    metrics += settled_metrics(cfg, test.facts, read)
+    metrics += settled_metrics(test.facts, read)
     asked = {OF_TREE: Asked(tree_questions(cfg, train.facts), tree_questions(cfg, test.facts)),
              OF_POSTERIOR: Asked(questions_of(now, cfg.widths), questions_of([fact.now for fact in read], cfg.widths))}
     metrics += ceiling_metrics(cfg, asked[OF_TREE].test, read)
@@ -71,10 +73,10 @@ def run(cfg: IncrementalConfig, inputs: Inputs, out: StageDir, machine: Machine)
         model, tokenizer = load_encoder(folder)
         store_states(model, tokenizer, corpora, states, precision=PRECISION, max_tokens=cfg.batch_tokens,
                      device=machine.device, progress=progress)
-        metrics += probe_metrics(cfg, name, int(model.config.num_hidden_layers), corpora, states, asked)
+        metrics += probe_metrics(name, int(model.config.num_hidden_layers), corpora, states, asked)
         shutil.rmtree(states)  # before the next model's
     shutil.rmtree(out.path("states"), ignore_errors=True)
-    out.write_metrics(metrics)
+    out.write_metrics(metric.at(seed=cfg.seed) for metric in metrics)
 
 
 def each(work: Callable[[np.ndarray], Fact], sentences: Sequence[np.ndarray], machine: Machine) -> Iterable[Fact]:
@@ -103,7 +105,7 @@ def judged_models(cfg: IncrementalConfig, grammar: PCFG, inputs: Inputs, out: St
         models[name] = model.to(machine.device)
     for name, gap in next_word_gaps(grammar, models, words, cfg.batch_tokens, progress).items():
         out.write_array(f"gap/{name}", np.stack([gap.model, gap.exact, gap.divergence, gap.entropy], axis=1))
-        yield from next_word_rows(gap, unigram_loss, known, name, cfg.seed)
+        yield from next_word_metrics(gap, unigram_loss, known, name, cfg.seed)
 
 
 # ---- the tree --------------------------------------------------------------------------------------------------------
@@ -160,37 +162,32 @@ def ceiling_metrics(cfg: IncrementalConfig, asked: Questions, read: Sequence[Inc
     """What exact inference explains of the drawn trees, from the words so far and from the whole sentence."""
     later = [[fact.later[k] for fact in read] for k in range(1, cfg.delays + 1)]
     whole = [fact.whole.spans for fact in read]
-    answers = {SO_FAR: {**questions_of([fact.now for fact in read], cfg.widths), **late_questions(later, cfg.widths)},
-               WHOLE: {**questions_of([fact.whole for fact in read], cfg.widths),
-                       **late_questions([whole] * cfg.delays, cfg.widths)}}
+    answers = {"exact so far": {**questions_of([fact.now for fact in read], cfg.widths),
+                                **late_questions(later, cfg.widths)},
+               "exact whole": {**questions_of([fact.whole for fact in read], cfg.widths),
+                               **late_questions([whole] * cfg.delays, cfg.widths)}}
     for source, said in answers.items():
         for question, wanted in asked.items():
-            share, n = explained(wanted, said[question])
-            yield Metric(*cells.known_at_best(question, OF_TREE, source), cfg.seed, share, n, "fraction")
+            yield explained(wanted, said[question], model=source, setting=OF_TREE, **vars(question))
 
 
-def probe_metrics(cfg: IncrementalConfig, name: str, n_layers: int, corpora: Mapping[str, Corpus], states: Path,
+def probe_metrics(name: str, n_layers: int, corpora: Mapping[str, Corpus], states: Path,
                   asked: Mapping[str, Asked]) -> Iterator[Metric]:
-    """Every layer of one model, and its best: the share of each question's variance that a linear probe explains."""
+    """Every layer of one model: the share of each question's variance that a linear probe explains."""
     rows = {part: word_rows(corpus.lengths) for part, corpus in corpora.items()}
     for target, questions in asked.items():
-        best: dict[str, tuple[float, int]] = {}
         for layer in range(n_layers + 1):
             stored = stored_layer(corpora, states, layer)
             x, x_test = (np.asarray(stored[part].states[rows[part]]) for part in ("train", "test"))
             for question, said in probe_words(x, questions.train, x_test).items():
-                share, n = explained(questions.test[question], said)
-                best[question] = max(best.get(question, (-np.inf, n)), (share, n))
-                yield Metric(*cells.known_by_layer(name, question, target, layer), cfg.seed, share, n, "fraction")
-        for question, (share, n) in best.items():
-            yield Metric(*cells.known_at_best(question, target, name), cfg.seed, share, n, "fraction")
+                yield explained(questions.test[question], said, model=name, layer=layer, setting=target,
+                                **vars(question))
 
 
-def settled_metrics(cfg: IncrementalConfig, trees: Sequence[TreeFacts],
-                    read: Sequence[IncrementalFacts]) -> Iterator[Metric]:
-    names = [*(cells.after_end(k) for k in range(cfg.delays + 1)), cells.AT_END]
-    for when, found in zip(names, settling(trees, read), strict=True):
-        for column, value, n, unit in (("probability", found.probability, found.n, "fraction"),
+def settled_metrics(trees: Sequence[TreeFacts], read: Sequence[IncrementalFacts]) -> Iterator[Metric]:
+    *later, last = settling(trees, read)
+    for group, index, found in (*(("span end", k, one) for k, one in enumerate(later)), ("sentence end", None, last)):
+        for metric, value, n, unit in (("probability", found.probability, found.n, "fraction"),
                                        ("settled", found.share, found.n, "fraction"),
-                                       ("bits a word", found.bits, found.n_words, "bits")):
-            yield Metric(*cells.settled(when, column), cfg.seed, value, n, unit)
+                                       ("bits", found.bits, found.n_words, "bits")):
+            yield Metric(table="settled", group=group, index=index, metric=metric, value=value, n=n, unit=unit)

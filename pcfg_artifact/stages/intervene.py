@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
-from pcfg_artifact.artifacts import Metric, StageDir
+from pcfg_artifact.artifacts import StageDir
 from pcfg_artifact.config import InterveneConfig, as_json
 from pcfg_artifact.constructions import RelativeInsideOutside
 from pcfg_artifact.encoders import model_folders, untrained_folder
@@ -15,13 +13,15 @@ from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.interventions.constructed import observe_constructed
 from pcfg_artifact.interventions.effects import SMALLEST_CHANGE
-from pcfg_artifact.interventions.experiment import middle_layer
-from pcfg_artifact.interventions.intervention_rows import constructed_rows, layer_rows, middle_rows
+from pcfg_artifact.interventions.experiment import LINEAR
+from pcfg_artifact.interventions.intervention_metrics import constructed_metrics, layer_metrics
 from pcfg_artifact.interventions.material import Material, gather
 from pcfg_artifact.machine import Machine, single_thread
+from pcfg_artifact.metrics.models import middle_layer, untrained
+from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.parsing import EngineOptions
+from pcfg_artifact.probing.probes import build_probes
 from pcfg_artifact.progress import progress
-from pcfg_artifact.roles import untrained
 from pcfg_artifact.workers.intervention_jobs import InterventionContext, LayerJob, intervene_on_layer
 from pcfg_artifact.workers.pool import run_jobs
 
@@ -34,27 +34,27 @@ def run(cfg: InterveneConfig, inputs: Inputs, out: StageDir, machine: Machine) -
                       mask_rate=cfg.mask_rate, max_length=cfg.max_length, n_train=cfg.n_train, n_test=cfg.n_test,
                       widths=cfg.widths, n_questions=cfg.n_questions, seed=cfg.seed,
                       options=EngineOptions(n_threads=machine.n_workers))
-    metrics = list(positive_control(cfg, grammar, material))
+    metrics = positive_control(cfg, grammar, material)
     folder, before = model_folders(inputs["pretrain"])[base], untrained_folder(inputs["pretrain"], base)
     middle = middle_layer(n_layers)
     jobs = [LayerJob(untrained(base), before, middle),
             *(LayerJob(base, folder, layer) for layer in range(n_layers + 1))]
-    context = InterventionContext(material, setup["config"], machine, cfg.seed)
+    names = tuple(dict.fromkeys((LINEAR, *setup["config"]["probes"])))
+    context = InterventionContext(material, build_probes(names, setup["config"]), machine, cfg.seed)
     done = list(progress(run_jobs(intervene_on_layer, jobs, context, machine.n_workers), total=len(jobs),
                          desc="interventions"))
     found = {job: outcome for job, outcome, _ in done}
     out.facts["cpu_seconds"] = {f"{job.model} L{job.layer}": round(seconds, 2) for job, _, seconds in done}
     for job in jobs:
-        if job.layer == middle:
-            metrics += middle_rows(job.model, found[job], cfg.seed)
-        metrics += layer_rows(job.model, job.layer, found[job], cfg.seed)
+        metrics += [metric.at(model=job.model, layer=job.layer)
+                    for metric in layer_metrics(found[job], job.layer == middle)]
     out.write_json("setup", {"config": as_json(cfg), "base": base, "middle": middle,
                              "questions": [[q.sentence, *q.span, q.marginal] for q in material.asked]})
-    out.write_metrics(metrics)
+    out.write_metrics(metric.at(seed=cfg.seed) for metric in metrics)
 
 
 @single_thread()
-def positive_control(cfg: InterveneConfig, grammar: PCFG, material: Material) -> Iterator[Metric]:
+def positive_control(cfg: InterveneConfig, grammar: PCFG, material: Material) -> list[Metric]:
     """The same measurement in the transformer of Theorem 3.2, whose coordinates are known."""
     short = [q for q in material.asked if len(material.test[q.sentence].words) <= cfg.constructed_length]
     if not short:
@@ -66,4 +66,5 @@ def positive_control(cfg: InterveneConfig, grammar: PCFG, material: Material) ->
     if not any((np.abs(q.change) >= SMALLEST_CHANGE).any() for q in asked):  # NaN is none
         raise StageError("none of the spans in question changes a masked word, so that there is no effect to find; "
                          "raise intervene.n_constructed or intervene.n_questions")
-    yield from constructed_rows(*observe_constructed(model, material.test, asked), cfg.seed)
+    found = constructed_metrics(*observe_constructed(model, material.test, asked))
+    return [metric.at(model="theorem_3.2") for metric in found]

@@ -9,15 +9,15 @@ from itertools import chain
 
 import numpy as np
 
-from pcfg_artifact import cells
 from pcfg_artifact.approximation.scores import unigram_probabilities
-from pcfg_artifact.artifacts import Metric, StageDir
+from pcfg_artifact.artifacts import StageDir
 from pcfg_artifact.config import MarginalsConfig
 from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.grammar.latent import LatentPCFG
 from pcfg_artifact.grammar.spectral import learn_spectral
 from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.machine import Machine
+from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.parsing import (
     BASELINES,
     CONVENTIONS,
@@ -33,6 +33,7 @@ from pcfg_artifact.parsing import (
     perplexity,
     span_f1,
 )
+from pcfg_artifact.probing.settings import SAMPLED, TREEBANK, WIDEST
 from pcfg_artifact.progress import progress
 from pcfg_artifact.ragged import Ragged
 from pcfg_artifact.seeding import stream
@@ -40,8 +41,8 @@ from pcfg_artifact.treebank.binarise import unbinarise
 from pcfg_artifact.treebank.tree import Tree
 from pcfg_artifact.workers.pool import run_ordered
 
-SCORED = (cells.TREEBANK, cells.SAMPLED)  # settings whose test trees are scored
-WIDEST = 20  # words: F1 by width goes up to here
+SCORED = {TREEBANK: "PTB", SAMPLED: "PCFG"}  # settings whose test trees are scored, and names of their random streams
+ONE_MASK = "one mask"  # every word in turn
 CHUNK = 32  # sentences of a job in a cluster
 
 
@@ -62,10 +63,10 @@ def run(cfg: MarginalsConfig, inputs: Inputs, out: StageDir, machine: Machine) -
                      machine)
     trees["probe_test"] = [unbinarise(tree) for tree in inputs.sampled_trees("probe_test")]
     metrics: list[Metric] = []
-    for setting in SCORED:
-        split = setting.test.split
-        metrics += parsing_metrics(setting.name, trees[split], out.ragged(f"{split}/spans"),
-                                   out.array(f"{split}/attempts"), cfg.seed)
+    for setting, name in SCORED.items():
+        split, rng = setting.test.split, stream(cfg.seed, "random trees", name)
+        found = parsing_metrics(trees[split], out.ragged(f"{split}/spans"), out.array(f"{split}/attempts"), rng)
+        metrics += [metric.at(setting=setting.name, seed=cfg.seed) for metric in found]
     out.write_metrics([*metrics, *optimum_metrics(grammar, inputs.sentences("validation"), cfg, machine)])
 
 
@@ -117,58 +118,55 @@ def parse_chunk(grammars: tuple[PCFG, LatentPCFG | None], sentences: Sequence[li
     return list(scored_parses(*grammars, sentences, Machine("cpu", 1)))
 
 
-def parsing_metrics(setting: str, trees: Sequence[Tree], spans: Ragged, attempts: np.ndarray, seed: int
+def parsing_metrics(trees: Sequence[Tree], spans: Ragged, attempts: np.ndarray, rng: np.random.Generator
                     ) -> Iterator[Metric]:
     """F1 of Inside-Outside and of what knows nothing, and how many sentences had no probability."""
     chosen = np.flatnonzero(attempts > 0).tolist()
     gold = [trees[s] for s in chosen]
     lengths = [len(tree.words()) for tree in gold]
-    rng = stream(seed, "random trees", setting)
     predictions: dict[str, Sequence[Iterable[tuple[int, int]]]] = {
         "IO": [[(int(i), int(j)) for i, j in spans.row(s).reshape(-1, 2)] for s in chosen],
         **{name: [parse(n, rng) for n in lengths] for name, parse in BASELINES.items()},
         "ceiling": [gold_spans(tree, binary=True) for tree in gold]}
-    for row, predicted in predictions.items():
+    for parser, predicted in predictions.items():
         for convention in CONVENTIONS:
-            for column, (value, n) in cells.f1_columns(span_f1(gold, predicted, convention)).items():
-                yield Metric(*cells.parser_score(row, setting, column), seed, value, n, "percent")
-    by_length = span_f1(gold, predictions["IO"], "PB").by_length
-    for width in range(2, WIDEST + 1):
-        if width in by_length:
-            yield Metric(*cells.f1_by_width(cells.every_sentence(setting), width), seed, by_length[width], len(gold),
-                         "percent")
-    counts = {"sentences": int((attempts > 1).sum()), "after retry": int((attempts > 2).sum()),
-              "too long": int((attempts == 0).sum())}
-    for column, count in counts.items():
-        yield Metric(*cells.parser_score("zero_probability", setting, column), seed, count, len(trees), "count")
+            yield from span_f1(gold, predicted, convention).metrics("parsers", model=parser)
+    for width, f1 in span_f1(gold, predictions["IO"], "PB").by_length.items():
+        if 2 <= width <= WIDEST:
+            yield Metric(table="parsers", model="IO", convention="PB", width=width, metric="f1", value=f1, n=len(gold),
+                         unit="percent")
+    for name, holds in (("zero_probability", attempts > 1), ("zero_probability_after_retry", attempts > 2),
+                        ("too_long", attempts == 0)):
+        yield Metric(table="parsers", model="IO", metric=name, value=int(holds.sum()), n=len(trees), unit="count")
 
 
 def optimum_metrics(grammar: PCFG, validation: Ragged, cfg: MarginalsConfig, machine: Machine) -> Iterator[Metric]:
     """Exact perplexity of masked words: the floor for every model, under masks of the kind they are validated with."""
     chosen = np.flatnonzero(validation.lengths <= cfg.mask_max_length)[:cfg.n_masked].tolist()
     sentences = [np.asarray(validation.row(s), np.int64) for s in chosen]
-    log_probs = {row: exact_log_probs(grammar, row, sentences, chosen, cfg.seed, machine)
-                 for row in ("1-mask", *NAMED_MASKS)}
-    log_probs["unigram"] = iter([np.log(unigram_probabilities(grammar, sentences))])
-    for row in ("1-mask", "unigram", *NAMED_MASKS):
-        values = list(progress(log_probs[row], total=len(sentences), desc=f"optimum: {row}"))
-        yield Metric(*cells.optimum(row), cfg.seed, perplexity(values), sum(map(len, values)), "perplexity")
+    log_probs = {("exact", masks): exact_log_probs(grammar, masks, sentences, chosen, cfg.seed, machine)
+                 for masks in (ONE_MASK, *NAMED_MASKS)}
+    log_probs["unigram", ""] = iter([np.log(unigram_probabilities(grammar, sentences))])
+    for (model, masks), found in log_probs.items():
+        values = list(progress(found, total=len(sentences), desc=f"optimum: {masks or model}"))
+        yield Metric(table="optimum", model=model, input=masks, metric="perplexity", seed=cfg.seed,
+                     value=perplexity(values), n=sum(map(len, values)), unit="perplexity")
 
 
-def exact_log_probs(grammar: PCFG, row: str, sentences: Sequence[np.ndarray], indices: Sequence[int], seed: int,
+def exact_log_probs(grammar: PCFG, masks: str, sentences: Sequence[np.ndarray], indices: Sequence[int], seed: int,
                     machine: Machine) -> Iterator[np.ndarray]:
-    """Exact log probability of the masked words of every sentence; row: which masks, or every word alone."""
+    """Exact log probability of the masked words of every sentence."""
     if machine.executor is not None:
         starts = range(0, len(sentences), CHUNK)
         chunks = [(sentences[start:start + CHUNK], indices[start:start + CHUNK]) for start in starts]
-        return chain.from_iterable(run_ordered(predict_chunk, chunks, (grammar, row, seed), machine.executor))
+        return chain.from_iterable(run_ordered(predict_chunk, chunks, (grammar, masks, seed), machine.executor))
     options = EngineOptions(n_threads=machine.n_workers)
-    if row == "1-mask":
+    if masks == ONE_MASK:
         return one_mask_log_probs(grammar, sentences, options)
-    return masked_log_probs(grammar, sentences, NAMED_MASKS[row], seed, indices, options)
+    return masked_log_probs(grammar, sentences, NAMED_MASKS[masks], seed, indices, options)
 
 
 def predict_chunk(about: tuple[PCFG, str, int], chunk: tuple[Sequence[np.ndarray], Sequence[int]]) -> list[np.ndarray]:
     """In a worker of a cluster."""
-    grammar, row, seed = about
-    return list(exact_log_probs(grammar, row, *chunk, seed, Machine("cpu", 1)))
+    grammar, masks, seed = about
+    return list(exact_log_probs(grammar, masks, *chunk, seed, Machine("cpu", 1)))

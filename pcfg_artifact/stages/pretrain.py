@@ -16,18 +16,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from pcfg_artifact import cells, storage
+from pcfg_artifact import storage
 from pcfg_artifact.approximation.scores import unigram, unigram_probabilities
-from pcfg_artifact.artifacts import Metric, StageDir
+from pcfg_artifact.artifacts import StageDir
 from pcfg_artifact.config import PretrainConfig
 from pcfg_artifact.encoders import kept_folders, load_causal_lm, load_masked_lm
 from pcfg_artifact.errors import StageError
 from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.machine import Machine
+from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.mlm import optimum
 from pcfg_artifact.mlm.evaluation import predictions
-from pcfg_artifact.mlm.gap import distance_rows, gap_rows, group_rows
+from pcfg_artifact.mlm.gap import distance_metrics, masked_word_groups
 from pcfg_artifact.mlm.model_card import masked_distance, model_card, next_word_distance
 from pcfg_artifact.mlm.next_word_gap import next_word_gaps, unigram_next_word_loss
 from pcfg_artifact.mlm.objectives import config_of
@@ -88,8 +89,7 @@ def next_word_distances(cfg: PretrainConfig, grammar: PCFG, inputs: Inputs, out:
     models = {name: load_causal_lm(out.path(f"models/{name}"))[0].to(machine.device) for name in cfg.causal_models}
     loss = unigram_next_word_loss(grammar, unigram(grammar), words)
     gaps = next_word_gaps(grammar, models, words, cfg.batch_tokens, progress)
-    return {name: next_word_distance(name, len(words),
-                                     distance_rows(gap, loss, partial(cells.next_word, name), cfg.seed))
+    return {name: next_word_distance(len(words), distance_metrics(gap, loss, table="next_words", model=name))
             for name, gap in gaps.items()}
 
 
@@ -111,15 +111,15 @@ def check_shapes(cfg: PretrainConfig, grammar: PCFG) -> None:
 def curve_metrics(name: str, result: dict[str, Any], cfg: PretrainConfig) -> list[Metric]:
     """Perplexities of Table 3, and the curve: training over the steps since the last point, validation where taken."""
     n = result["n_validation"]
-    metrics = [Metric(*cells.perplexity(name, split), cfg.seed, math.exp(result[f"{split}_loss"]), n,
-                      "perplexity") for split in ("training", "validation")]
     ends = np.unique(np.linspace(0, len(result["losses"]), N_CURVE_POINTS + 1).astype(int))
-    for begin, end in pairwise(ends):
-        loss = float(np.mean(result["losses"][begin:end]))
-        metrics.append(Metric(*cells.loss_curve(name, int(end), "training"), cfg.seed, loss,
-                              int(end - begin) * cfg.batch_size, "nats"))
-    return metrics + [Metric(*cells.loss_curve(name, step, "validation"), cfg.seed, loss, min(n, cfg.n_curve),
-                             "nats") for step, loss in result["validation"]]
+    curve = [*(("training", int(end), float(np.mean(result["losses"][begin:end])), int(end - begin) * cfg.batch_size)
+               for begin, end in pairwise(ends)),
+             *(("validation", step, loss, min(n, cfg.n_curve)) for step, loss in result["validation"])]
+    return [*(Metric(table="perplexity", model=name, group=split, metric="perplexity", seed=cfg.seed,
+                     value=math.exp(result[f"{split}_loss"]), n=n, unit="perplexity")
+              for split in ("training", "validation")),
+            *(Metric(table="loss_curve", model=name, group=split, step=step, metric="loss", seed=cfg.seed, value=loss,
+                     n=n_rows, unit="nats") for split, step, loss, n_rows in curve)]
 
 
 # ---- against the exact optimum --------------------------------------------------------------------------------------
@@ -148,14 +148,16 @@ def against_optimum(cfg: PretrainConfig, grammar: PCFG, inputs: Inputs, out: Sta
         if masking == Masking(cfg.mask_rate, cfg.corruption):
             losses = np.concatenate([-np.log(rows[np.arange(len(words)), words])
                                      for rows, words in zip(exact, targets, strict=True)])
-            metrics.append(Metric(*cells.loss_floor(), cfg.seed, float(losses.mean()), len(losses), "nats"))
+            metrics.append(Metric(table="loss_curve", model="exact", group="validation", metric="loss", seed=cfg.seed,
+                                  value=float(losses.mean()), n=len(losses), unit="nats"))
         for name, model in models.items():
             gaps = {s: Gap.between(said, exact[s], targets[s])
                     for s, said in predictions(model, masked, cfg.batch_tokens)}
             gap = Gap.join([gaps[s] for s in range(len(masked))])
-            metrics += gap_rows(gap, unigram_loss, name, masks, cfg.seed)
+            named: dict[str, Any] = {"table": "masked_words", "model": name, "input": masks, "seed": cfg.seed}
+            metrics += distance_metrics(gap, unigram_loss, **named)
             if masks == GROUPED_MASKS:
-                metrics += group_rows(gap, known, name, cfg.seed)
+                metrics += masked_word_groups(gap, known, **named)
                 out.write_array(f"gap/{name}", np.stack([gap.model, gap.exact, gap.divergence, gap.entropy], axis=1))
     shutil.rmtree(out.path("exact"))  # large, and of no use to anybody else
     return metrics

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from pcfg_artifact import cells
-from pcfg_artifact.artifacts import Metric, StageDir
-from pcfg_artifact.cells import SAMPLED, SPAN_LENGTH, TREEBANK, TREES
+from pcfg_artifact.artifacts import StageDir
 from pcfg_artifact.config import ProbeConfig, as_json
 from pcfg_artifact.corpora import read_corpora, unscored_corpus
 from pcfg_artifact.encoders import load_config, model_folders, untrained_folder
@@ -16,27 +14,40 @@ from pcfg_artifact.errors import StageError
 from pcfg_artifact.example_sentence import example_trees
 from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.machine import Machine
-from pcfg_artifact.probing import probe_rows
+from pcfg_artifact.metrics.models import roles_of, untrained
+from pcfg_artifact.metrics.schema import Metric
+from pcfg_artifact.metrics.selection import ALL, BEST, Numbers
 from pcfg_artifact.probing.corpus import Corpus
-from pcfg_artifact.probing.illustrations import probed_trees, scatter_plot
-from pcfg_artifact.probing.probe_rows import Unit
-from pcfg_artifact.probing.reference_parsers import score_parsers
-from pcfg_artifact.probing.tasks import ProbeScore, Task, nary_tree_task, run_task, span_task, tree_task
+from pcfg_artifact.probing.illustrations import probed_trees, scatter_plot, share_near_zero
+from pcfg_artifact.probing.probes import shown_probe
+from pcfg_artifact.probing.reference_parsers import parser_metrics
+from pcfg_artifact.probing.settings import (
+    ADJACENT,
+    EOS,
+    MARGINAL_PROBE,
+    SAMPLED,
+    SETTINGS,
+    TREE_PROBE,
+    TREEBANK,
+)
+from pcfg_artifact.probing.tasks import Task, nary_tree_task, run_task, span_task, tree_task
 from pcfg_artifact.progress import progress
-from pcfg_artifact.roles import roles_of, untrained
 from pcfg_artifact.seeding import stream
 from pcfg_artifact.workers.probe_fits import (
     Context,
     Fit,
+    Unit,
     device_of,
     fit_all,
     read_result,
     read_times,
-    scores_as_json,
     write_result,
 )
 
 EXAMPLE = "example"  # a corpus of some sentences, which are shown and not scored
+BEST_LAYERS = {"table": "parsing", "model": ALL, "layer": BEST, "probe": ALL, "setting": ALL, "input": EOS,
+               "convention": "PB", "metric": "sentence_f1"}
+BestLayers = Mapping[tuple[str, str, str], int]  # by model, probe and setting
 
 
 def run(cfg: ProbeConfig, inputs: Inputs, out: StageDir, machine: Machine) -> None:
@@ -53,50 +64,56 @@ def run(cfg: ProbeConfig, inputs: Inputs, out: StageDir, machine: Machine) -> No
     context.last.update({name: load_config(folder).num_hidden_layers for name, folder in encoders.items()})
     fit_all(context, encoders, fits_of, run_fit, 3, progress=progress, what="probing")
 
-    results: dict[Unit, list[ProbeScore]] = {}
+    scores: list[Metric] = []
     written: dict[Fit, Any] = {}
-    for unit in (unit for name in encoders for unit in context.units(name)):
-        results[unit] = []
-        for fit in fits_of(context, unit):
-            scores, written[fit] = read_result(context, fit)
-            results[unit] += scores
-    write_illustrations(context, results, written, out)
+    for fit in (fit for name in encoders for unit in context.units(name) for fit in fits_of(context, unit)):
+        found, written[fit] = read_result(context, fit)
+        scores += found
     out.write_json("setup", {"config": as_json(cfg), "base": base, "models": context.last})
     out.facts["fits"] = {f"{fit.unit.model}/{fit}": found["facts"] for fit, found in written.items()}
     out.facts["cpu_seconds"] = read_times(context)
-    out.write_metrics(list(metrics_of(cfg, corpora, left_out, results, list(folders))))
-
-
-def metrics_of(cfg: ProbeConfig, corpora: dict[str, Corpus], left_out: dict[str, dict[str, int]],
-               results: probe_rows.Results, models: list[str]) -> Iterator[Metric]:
-    yield from probe_rows.layer_rows(results)
-    yield from probe_rows.best_layer_rows(results, cfg.widest, cfg.seed)
-    yield from probe_rows.marginal_rows(results, models, cfg.probes)
+    best = {(score.model, score.probe, score.setting): score.layer
+            for score in Numbers(scores).select(BEST_LAYERS) if score.layer is not None}
     tests = {text.name: corpora[text.name] for text in (SAMPLED.test, TREEBANK.test)}
-    parsers = score_parsers(tests, stream(cfg.seed, "random trees"))
-    yield from probe_rows.parser_rows(parsers, cfg.probes, cfg.widest, cfg.seed)
+    others = [*parser_metrics(tests, cfg.widest, stream(cfg.seed, "random trees")),
+              *corpus_metrics(corpora, left_out), *write_illustrations(context, best, written, out)]
+    out.write_metrics([*shown_scores(scores, best, cfg.widest), *(metric.at(seed=cfg.seed) for metric in others)])
+
+
+def shown_scores(scores: Iterable[Metric], best: BestLayers, widest: int) -> Iterator[Metric]:
+    """Those of every layer, but F1 by span width of the best layer alone."""
+    for score in scores:
+        if score.metric != "f1":
+            yield score
+        elif score.input == EOS and score.width is not None and score.width <= widest \
+                and score.layer == best[score.model, score.probe, score.setting]:
+            yield score.at(layer=None, group="best layer")
+
+
+def corpus_metrics(corpora: dict[str, Corpus], left_out: dict[str, dict[str, int]]) -> Iterator[Metric]:
     for name, corpus in corpora.items():
         unparsed = sum(scores is None for scores in corpus.scores)
         counts = {"sentences": len(corpus), "words": int(corpus.lengths.sum()), **left_out[name],
-                  "without span scores": unparsed}
-        for column, value in counts.items():
-            yield Metric(*cells.probing_corpus(name, column), cfg.seed, value, len(corpus), "count")
+                  "without_span_scores": unparsed}
+        for metric, value in counts.items():
+            yield Metric(table="probing_corpora", group=name, metric=metric, value=value, n=len(corpus), unit="count")
 
 
-def write_illustrations(context: Context, results: probe_rows.Results, written: dict[Fit, Any], out: StageDir) -> None:
+def write_illustrations(context: Context, best: BestLayers, written: dict[Fit, Any], out: StageDir) -> list[Metric]:
     """scatter.json, example.json and explored.json: the base model as the probes see it that the paper shows, or the
-    first ones."""
+    first ones; and what a scatter plot says in a number."""
     base, last = context.base, context.last[context.base]
-    tree_probe, marginal_probe = (name if name in context.probes else next(iter(context.probes))
-                                  for name in (cells.TREE_PROBE, cells.MARGINAL_PROBE))
-    best = probe_rows.best_layers(results)[base, tree_probe, TREEBANK.name]
+    tree_probe, marginal_probe = (shown_probe(name, context.probes) for name in (TREE_PROBE, MARGINAL_PROBE))
+    best_layer = best[base, tree_probe, TREEBANK.name]
     training, shown = TREEBANK.training.name, Unit(base, last, marginal_probe)
-    scatter = {str(width): written[Fit(shown, training, SPAN_LENGTH(width))]["scatter"] for width in context.cfg.widths}
-    trees = [written[Fit(Unit(base, layer, tree_probe), training, TREES)]["example"] for layer in range(last + 1)]
+    scatter = {width: written[Fit(shown, training, span_task(width).name)]["scatter"] for width in context.cfg.widths}
+    trees = [written[Fit(Unit(base, layer, tree_probe), training, EOS)]["example"] for layer in range(last + 1)]
     out.write_json("scatter", {"model": base, "layer": last, "lengths": scatter})
-    out.write_json("example", {"model": base, "layer": best, **trees[best][0]})
-    out.write_json("explored", {"model": base, "best": best, "words": [tree["words"] for tree in trees[0]],
+    out.write_json("example", {"model": base, "layer": best_layer, **trees[best_layer][0]})
+    out.write_json("explored", {"model": base, "best": best_layer, "words": [tree["words"] for tree in trees[0]],
                                 "layers": [[tree["spans"] for tree in layer] for layer in trees]})
+    return [share_near_zero(points["true"], width).at(setting=TREEBANK.name)
+            for width, points in scatter.items() if points["true"]]  # none where the probe diverged
 
 
 # ---- one fit, in a worker process ------------------------------------------------------------------------------------
@@ -104,35 +121,36 @@ def write_illustrations(context: Context, results: probe_rows.Results, written: 
 
 def fits_of(context: Context, unit: Unit) -> list[Fit]:
     """Every task of a probe on a layer, learned from sampled text and from the treebank."""
-    trainings = dict.fromkeys(setting.training.name for setting in cells.SETTINGS)
+    trainings = dict.fromkeys(setting.training.name for setting in SETTINGS)
     return [Fit(unit, training, name) for training in trainings for name in tasks_of(context, unit)]
 
 
 def run_fit(context: Context, fit: Fit) -> Fit:
     started, unit, layers = time.process_time(), fit.unit, context.layers(fit.unit)
-    tests = {s.name: layers[s.test.name] for s in cells.SETTINGS if s.training.name == fit.training}
+    tests = {s.name: layers[s.test.name] for s in SETTINGS if s.training.name == fit.training}
     is_drawn = fit.training == TREEBANK.training.name
-    shown = {EXAMPLE: layers[EXAMPLE]} if is_drawn and fit.task == TREES else {}
-    result = run_task(tasks_of(context, unit)[fit.task], context.probes[unit.probe], layers[fit.training], tests,
-                      context.seeds, device=device_of(context.machine), unscored=shown)
-    found: dict[str, Any] = {"scores": scores_as_json(result.scores), "facts": result.facts}
-    if shown:
-        found["example"] = probed_trees(context.corpora[EXAMPLE], result.predicted[EXAMPLE])
-    if is_drawn and SPAN_LENGTH.index(fit.task) is not None:
-        found["scatter"] = scatter_plot(result.wanted[TREEBANK.name], result.predicted[TREEBANK.name],
+    task, unscored = tasks_of(context, unit)[fit.task], {EXAMPLE: layers[EXAMPLE]}
+    has_example = is_drawn and fit.task == EOS
+    result = run_task(task, context.probes[unit.probe], layers[fit.training], tests, context.seeds,
+                      device=device_of(context.machine), unscored=unscored if has_example else {})
+    shown: dict[str, Any] = {}
+    if has_example:
+        shown["example"] = probed_trees(context.corpora[EXAMPLE], result.predicted[EXAMPLE])
+    if is_drawn and "width" in task.dimensions:
+        shown["scatter"] = scatter_plot(result.wanted[TREEBANK.name], result.predicted[TREEBANK.name],
                                         context.cfg.n_scatter, context.cfg.seed)
-    write_result(context, fit, found, time.process_time() - started)
+    write_result(context, fit, result, time.process_time() - started, **shown)
     return fit
 
 
 def tasks_of(context: Context, unit: Unit) -> dict[str, Task]:
     """EOS for every layer; marginals at the first and last layer, or at all; ADJ and n-ary labels where asked for."""
     cfg, is_base = context.cfg, unit.model == context.base
-    tasks = [tree_task(TREES)]
+    tasks = [tree_task(EOS)]
     if cfg.adjacent == "all" or (cfg.adjacent == "base" and is_base):
-        tasks.append(tree_task(cells.ADJACENT_TREES))
+        tasks.append(tree_task(ADJACENT))
     if cfg.nary == "all" or (cfg.nary == "base" and is_base):
-        tasks.append(nary_tree_task(TREES))
+        tasks.append(nary_tree_task(EOS))
     if context.has_marginals(unit):
         tasks += [span_task(width) for width in cfg.widths]
     return {task.name: task for task in tasks}

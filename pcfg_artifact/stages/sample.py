@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pcfg_artifact import cells
-from pcfg_artifact.artifacts import Metric, StageDir
+from pcfg_artifact.artifacts import StageDir
 from pcfg_artifact.config import SampleConfig
 from pcfg_artifact.grammar.sampling import Sampler
 from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.machine import Machine
+from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.seeding import derive_seed
 from pcfg_artifact.workers.shards import write_shard
 
@@ -23,7 +23,8 @@ def run(cfg: SampleConfig, inputs: Inputs, out: StageDir, machine: Machine) -> N
         sampler = Sampler(grammar, derive_seed(cfg.seed, "sample", split), cfg.max_length)
         drawn = write_shard(out.path(split), sampler, 0, n, with_rules=split in WITH_TREES,
                             n_workers=machine.n_workers)
-        metrics += [Metric(*cells.sampled(split, "mean_length"), cfg.seed, drawn.n_tokens / n, n, "words"),
-                    Metric(*cells.sampled(split, "longest"), cfg.seed, drawn.longest, n, "words"),
-                    Metric(*cells.sampled(split, "rejected"), cfg.seed, drawn.n_rejected, n, "count")]
+        metrics += [Metric(table="sample", group=split, metric=metric, seed=cfg.seed, value=value, n=n, unit=unit)
+                    for metric, value, unit in (("mean_length", drawn.n_tokens / n, "words"),
+                                                ("longest", drawn.longest, "words"),
+                                                ("rejected", drawn.n_rejected, "count"))]
     out.write_metrics(metrics)

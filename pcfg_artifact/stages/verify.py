@@ -11,55 +11,45 @@ from pcfg_artifact import storage
 from pcfg_artifact.artifacts import Folder, Manifest, StageDir
 from pcfg_artifact.config import VerifyConfig
 from pcfg_artifact.inputs import Inputs
+from pcfg_artifact.judge import explorer, figures, figures_beyond_paper, report, sentence_drawings, summary, tables
+from pcfg_artifact.judge.drawing import Drawing
+from pcfg_artifact.judge.judge import judge
+from pcfg_artifact.judge.report import Page
 from pcfg_artifact.machine import Machine
-from pcfg_artifact.records import load_paper, load_record, load_relations, read_run
-from pcfg_artifact.roles import Roles, find_roles
-from pcfg_artifact.verification import (
-    comparison,
-    explorer,
-    figures,
-    reading_figures,
-    report,
-    sentence_drawings,
-    summary,
-    tables,
-)
-from pcfg_artifact.verification.drawing import Drawing
-from pcfg_artifact.verification.measured import Tables, tabulate
-from pcfg_artifact.verification.report import Facts, Page, StageFacts
+from pcfg_artifact.metrics.selection import Numbers
+from pcfg_artifact.records import load_claims, load_paper, load_record, read_run
 
 
 def run(cfg: VerifyConfig, inputs: Inputs, out: StageDir, machine: Machine) -> None:
     folders = {stage: inputs[stage] for stage in inputs.stages()}
-    what, measured, manifests = read_run(cfg.expected, folders)
-    paper, record, relations = load_paper(), load_record(cfg.expected), load_relations()
-    judgements = comparison.judge(what, measured, paper, record, relations)
-    passed = comparison.passed(judgements)
+    what, numbers, manifests = read_run(cfg.expected, folders)
+    paper, record = load_paper(), load_record(cfg.expected)
+    verdicts = judge(what, numbers, paper, record, load_claims())
 
-    laid_out = tables.lay_out(measured, paper, judgements, find_roles(measured))
+    laid_out = tables.lay_out(numbers, paper, verdicts.of_numbers)
     for table in laid_out:
-        out.write_text(f"tables/{table.name}.csv", tables.to_csv(table))
-        out.write_text(f"tables/{table.name}.md", tables.to_markdown(table))
-    drawings, undrawn = draw(tabulate(measured), find_roles(measured), folders)
+        out.write_text(f"tables/{table.id}.csv", tables.to_csv(table))
+    drawings, undrawn = draw(numbers, folders)
     for drawing in drawings:
         storage.write_bytes(out.path(f"figures/{drawing.name}.png"), drawing.png)
 
-    out.write_text("verdicts.csv", summary.to_csv(judgements, {relation.id: relation for relation in relations}))
-    out.write_text("summary.txt", summary.summarise(what, judgements, relations) + "\n")
-    out.write_json("verdict", {"profile": what.profile, "passed": passed})
+    out.write_text("verdicts.csv", summary.to_csv(verdicts))
+    out.write_text("numbers.csv", summary.numbers_csv(verdicts, numbers))
+    out.write_text("summary.txt", summary.summarise(verdicts) + "\n")
+    out.write_json("verdict", {"profile": what.profile, "passed": verdicts.agrees})
     recorded = "" if record is None else f"{len(record.seeds)} seeds ({'; '.join(record.notes)})"
     about = facts(inputs.source, cfg.seed, manifests, recorded)
     out.write_text("report.html", report.render(
-        Page(what, about, judgements, relations, laid_out, drawings, undrawn, explored(folders))))
+        Page(about, verdicts, laid_out, drawings, undrawn, explored(folders))))
 
 
-def draw(measured: Tables, roles: Roles, folders: Mapping[str, Folder]) -> tuple[list[Drawing], list[tuple[str, str]]]:
+def draw(numbers: Numbers, folders: Mapping[str, Folder]) -> tuple[list[Drawing], list[tuple[str, str]]]:
     """Every figure whose data are there, and the names of the others with the reason."""
     drawings, undrawn = [], []
-    for figure in (*figures.FIGURES, *reading_figures.READING_FIGURES):
-        drawing = figure(measured, roles)
+    for figure in (*figures.FIGURES, *figures_beyond_paper.BEYOND_THE_PAPER):
+        drawing = figure(numbers)
         if drawing is None:
-            undrawn.append((figure.__name__.replace("_", " "), "no stage measured its cells"))
+            undrawn.append((figure.__name__.replace("_", " "), "no stage measured its numbers"))
         else:
             drawings.append(drawing)
     scatter, probed, construction = (_stored(folders, stage, name) for stage, name in
@@ -90,14 +80,16 @@ def _stored(folders: Mapping[str, Folder], stage: str, name: str) -> Any:
     return folders[stage].json(name) if stage in folders and folders[stage].has(f"{name}.json") else None
 
 
-def facts(source: str, seed: int, manifests: Mapping[str, Manifest], recorded: str) -> Facts:
-    """Time, memory, versions and hashes, from the manifests."""
-    stages = tuple(StageFacts(name, duration(m.seconds), f"{m.peak_memory_mb:,.0f} MB", str(m.machine.get("device")),
-                              m.output_hash[:12], tuple((key, json.dumps(value)) for key, value in m.config.items()))
-                   for name, m in manifests.items())
-    versions = {name: version for m in manifests.values() for name, version in m.versions.items()}
-    return Facts(Path(source).name, seed, stages, duration(sum(m.seconds for m in manifests.values())),
-                 f"{max(m.peak_memory_mb for m in manifests.values()):,.0f} MB", tuple(versions.items()), recorded)
+def facts(source: str, seed: int, manifests: Mapping[str, Manifest], recorded: str) -> dict[str, Any]:
+    """What the report says of the run: time, memory, versions and hashes, from the manifests."""
+    stages = [{"name": name, "time": duration(m.seconds), "memory": f"{m.peak_memory_mb:,.0f} MB",
+               "device": m.machine.get("device"), "hash": m.output_hash[:12],
+               "settings": [(key, json.dumps(value)) for key, value in m.config.items()]}
+              for name, m in manifests.items()]
+    return {"treebank": Path(source).name, "seed": seed, "stages": stages, "record": recorded,
+            "time": duration(sum(m.seconds for m in manifests.values())),
+            "memory": f"{max(m.peak_memory_mb for m in manifests.values()):,.0f} MB",
+            "versions": {name: version for m in manifests.values() for name, version in m.versions.items()}}
 
 
 def duration(seconds: float) -> str:

@@ -22,7 +22,7 @@ from pcfg_artifact.mlm import forward
 from pcfg_artifact.mlm import tokenizer as tokens
 from pcfg_artifact.mlm.data import MaskedCorpus
 from pcfg_artifact.mlm.layout import Batch
-from pcfg_artifact.mlm.model import Shape, build_config, build_model
+from pcfg_artifact.mlm.model import build_config, build_model, parse_shape
 from pcfg_artifact.mlm.training import Recipe, train
 from pcfg_artifact.parsing.masks import Masking
 from pcfg_artifact.ragged import Ragged
@@ -30,7 +30,7 @@ from pcfg_artifact.seeding import stream
 
 # CRAFT's vocabulary and lengths (a mean of 25.7 and a long tail), and a model that a CPU trains in minutes.
 N_WORDS, WIDTH, BATCH, BATCH_TOKENS, MAX_LENGTH = 8_344, 128, 64, 2_048, 510
-SHAPE = Shape(n_heads=4, n_layers=3)
+MODEL = "A4L3"
 STEPS, ROUNDS = 10, 2
 RECIPE = Recipe(STEPS, STEPS, 1, 1e-3, 0.01, 1.0)
 
@@ -47,7 +47,7 @@ def run() -> dict[str, Any]:
         seconds["trainer"].append(timed(trainer_loop(sentences)))
     speed = {name: n_tokens / min(values) for name, values in seconds.items()}
     return {"ours_tokens_per_second": speed["ours"], "trainer_tokens_per_second": speed["trainer"],
-            "ratio": speed["ours"] / speed["trainer"], "n_tokens": n_tokens, "model": SHAPE.name, "width": WIDTH,
+            "ratio": speed["ours"] / speed["trainer"], "n_tokens": n_tokens, "model": MODEL, "width": WIDTH,
             "n_words": N_WORDS, "batch_size": BATCH}
 
 
@@ -129,7 +129,7 @@ def synthetic_sentences(n: int) -> Ragged:
 
 
 def new_model() -> Any:
-    config = build_config(SHAPE, n_words=N_WORDS, width=WIDTH, max_length=MAX_LENGTH, dropout=0.0)
+    config = build_config(parse_shape(MODEL), n_words=N_WORDS, width=WIDTH, max_length=MAX_LENGTH, dropout=0.0)
     return build_model(config, 0)
 
 

@@ -11,18 +11,17 @@ import numpy as np
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from pcfg_artifact.artifacts import MANIFEST
-from pcfg_artifact.cells import SENTENCE_F1, TREEBANK, TREES
 from pcfg_artifact.corpora import read_corpora
 from pcfg_artifact.encoders import load_encoder, model_folders
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.inputs import Inputs
-from pcfg_artifact.interventions.experiment import middle_layer
+from pcfg_artifact.metrics.models import middle_layer, roles_of
 from pcfg_artifact.probing.corpus import Corpus, Layer
 from pcfg_artifact.probing.linear_probe import LinearProbe
 from pcfg_artifact.probing.representations import extract
+from pcfg_artifact.probing.settings import EOS, TREEBANK
 from pcfg_artifact.probing.standardisation import Standardisation
 from pcfg_artifact.probing.tasks import Task, span_task, tree_task
-from pcfg_artifact.roles import roles_of
 
 N_TRAIN, N_TEST, WIDTHS = 100, 500, (2, 5)  # treebank sentences; of the spans whose marginals are asked for
 ITERATIONS = 5_000  # of either solver, at most: enough for both to stop by themselves
@@ -40,12 +39,12 @@ def run(folder: Path) -> list[dict[str, Any]]:
     inputs = Inputs({stage: folder / stage for stage in READ}, "")
     options = inputs["probe"].json("setup")["config"]
     corpora, _ = read_corpora(inputs, options["max_length"], N_TRAIN, N_TEST)
-    tasks = {tree_task(TREES): SENTENCE_F1, **{span_task(width): "pearson" for width in WIDTHS}}
+    tasks = [(tree_task(EOS), "sentence_f1"), *((span_task(width), "pearson") for width in WIDTHS)]
     folders = model_folders(inputs["pretrain"])
     roles, texts = roles_of(folders), (corpora[TREEBANK.training.name], corpora[TREEBANK.test.name])
     return [row for name in (roles.base, *roles.small) if name is not None
             for layer, train, test in probed_layers(folders[name], *texts)
-            for row in (compare(f"{name} L{layer}", task, metric, train, test) for task, metric in tasks.items())]
+            for row in (compare(f"{name} L{layer}", task, metric, train, test) for task, metric in tasks)]
 
 
 def probed_layers(folder: Path, *corpora: Corpus) -> Iterator[tuple[Any, ...]]:
@@ -65,7 +64,8 @@ def compare(where: str, task: Task, metric: str, train: Layer, test: Layer) -> d
         started = time.process_time()
         predicted, has_converged = fit(x, targets, x_test)
         row[f"{name}, s"] = time.process_time() - started
-        scores.append(task.score(test.corpus, wanted, predicted)[metric].value)
+        scores.append(next(score.value for score in task.score(test.corpus, wanted, predicted)
+                           if score.metric == metric and score.convention in ("", "PB")))
         row[name] = scores[-1] if has_converged else f"{scores[-1]:.4g} (no convergence)"
     return {**row, "difference": scores[0] - scores[1]}
 

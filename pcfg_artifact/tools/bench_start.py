@@ -20,7 +20,7 @@ from pcfg_artifact.mlm import optimum
 from pcfg_artifact.mlm.data import MaskedCorpus
 from pcfg_artifact.mlm.evaluation import predictions
 from pcfg_artifact.mlm.initialisation import PARTS, start_structured
-from pcfg_artifact.mlm.model import LayerNorm, MaskedLM, Shape, build_config, build_model
+from pcfg_artifact.mlm.model import LayerNorm, MaskedLM, build_config, build_model, parse_shape
 from pcfg_artifact.mlm.training import Recipe, train
 from pcfg_artifact.parsing.masks import NAMED_MASKS, Masking
 from pcfg_artifact.ragged import Ragged
@@ -28,7 +28,7 @@ from pcfg_artifact.treebank.reading import Treebank
 from pcfg_artifact.treebank.splits import split
 
 # As in the profile `reduced`, but for the number of steps.
-SHAPE, WIDTH, SCALE, BATCH, BATCH_TOKENS, LONGEST = Shape(4, 6), 64, 0.07, 32, 2_048, 126
+SHAPE, WIDTH, SCALE, BATCH, BATCH_TOKENS, LONGEST = parse_shape("A4L6"), 64, 0.07, 32, 2_048, 126
 CUTOFF, N_TRAINING, N_EXACT, EXACT_LONGEST = 50, 100_000, 200, 60
 STEPS, WARMUP, LEARNING_RATE = 300, 15, 2e-3
 STARTS: dict[str, tuple[str, ...]] = {

@@ -22,7 +22,7 @@ import numpy as np
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar import PCFG, learn_pcfg
 from pcfg_artifact.machine import single_thread
-from pcfg_artifact.parsing import Chart, EngineOptions, each_chart
+from pcfg_artifact.parsing import Chart, EngineOptions, each_chart, inside_outside
 from pcfg_artifact.tools.bench_parsing import alternately, consume, sizes
 from pcfg_artifact.treebank.reading import Treebank
 from pcfg_artifact.treebank.splits import split
@@ -66,7 +66,7 @@ def other_checkout(folder: Path, grammar: PCFG) -> Iterator[Pass]:
         try:
             parsing = importlib.import_module(f"{COPY}.parsing")
             theirs = importlib.import_module(f"{COPY}.grammar").PCFG.load(Path(place) / "grammar")
-            yield lambda sentences: parsing.each_chart(theirs, list(sentences), n_threads=1)
+            yield lambda sentences: iter(parsing.inside_outside(theirs, list(sentences), n_threads=1))
         finally:
             sys.path.remove(place)
             for name in [name for name in sys.modules if name.split(".")[0] == COPY]:
@@ -92,7 +92,7 @@ def their_charts(before: Pass, sentences: Sentences) -> None:
 
 
 def our_charts(grammar: PCFG, sentences: Sentences) -> None:
-    consume(each_chart(grammar, sentences, ONE_THREAD))
+    consume(iter(inside_outside(grammar, list(sentences), n_threads=1)))
 
 
 def speed_row(on: str, seconds: np.ndarray, n: int) -> dict[str, Any]:

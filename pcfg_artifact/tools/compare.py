@@ -2,12 +2,11 @@
 
 A number differs if the two runs do not have the same value of it, to the last digit (NaN equals NaN); where a run
 measured it with several seeds, their mean counts.  The size of a difference is a share: of 100 for percentages; the
-difference itself for fractions, yes or no, and errors that are relative already; for everything else (perplexities,
-counts, nats, lengths) the difference over the larger of the two values.  A number that is undefined in one run comes
-first.  Numbers in one run only are listed and counted.
+difference itself for fractions and relative errors; for everything else (perplexities, counts, nats, lengths) the
+difference over the larger of the two values.  A number that is undefined in one run comes first.  Numbers in one run
+only are listed and counted.
 
-A number or a claim is judged if either run has a verdict on it other than `not applicable`.  Exit code: 0 if nothing
-judged differs, 1 if something does.
+Exit code: 0 if nothing differs, 1 if something does.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ import pandas as pd
 
 from pcfg_artifact import results, storage
 from pcfg_artifact.errors import UsageError
-from pcfg_artifact.verification.measured import format_number
+from pcfg_artifact.metrics.schema import KEY, format_number, name_of
 
 EXAMPLE = "run_all.sh compare runs/smoke runs/other --out differences.csv"
-SHARES = {"percent": 100.0, "fraction": 1.0, "bool": 1.0, "relative_error": 1.0}  # unit -> what its share is of
-ONLY_A, ONLY_B, BOTH = "left_only", "right_only", "both"  # pandas' own words for where a row was found
+SHARES = {"percent": 100.0, "fraction": 1.0, "relative_error": 1.0}  # unit -> what its share is of
+IN = {"left_only": "A", "right_only": "B", "both": "both"}  # pandas' own words for where a row was found
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,51 +43,42 @@ def run(args: argparse.Namespace) -> int:
     if args.out is not None and args.out.is_dir():
         raise UsageError(f"--out {args.out} is a folder; give the name of a CSV file")
     a, b = results.load(args.run_a), results.load(args.run_b)
-    claims = compare_claims(results.claims(args.run_a), results.claims(args.run_b))
     found = differences(a, b, args.least)
+    claims = compare_claims(results.claims(args.run_a), results.claims(args.run_b))
     if args.out is not None:
         storage.write_text(args.out, found.to_csv(index=False))
     for name, folder, frame in (("A", args.run_a, a), ("B", args.run_b, b)):
-        print(f"{name}: {folder}, {len(frame):,} numbers, {how_many_judged(frame['verdict'])}")
+        judged = f"{int(results.is_judged(frame['verdict']).sum()):,} judged"
+        print(f"{name}: {folder}, {len(frame):,} numbers, {judged if frame['verdict'].notna().any() else 'not judged'}")
     for name, here, there in (("A", a, b), ("B", b, a)):
         if alone := [stage for stage in here["stage"].unique() if stage not in set(there["stage"])]:
             print(f"only {name} has numbers of {', '.join(alone)}")
     print_differences(found, claims, None if args.all else args.n)
-    return 1 if found["judged"].any() or len(claims) else 0
-
-
-def how_many_judged(verdicts: pd.Series) -> str:
-    if n_judged := int(results.is_judged(verdicts).sum()):
-        return f"{n_judged:,} judged"
-    return "none judged (" + ("no expected number applies to this run" if verdicts.notna().any()
-                              else "run the stage verify for verdicts") + ")"
+    return 1 if len(found) or len(claims) else 0
 
 
 def differences(a: pd.DataFrame, b: pd.DataFrame, least: float = 0.0) -> pd.DataFrame:
     """The numbers that two runs (frames of results.load) do not share, largest first, those in one run only last.
 
-    Columns: table, row, column, unit, a, b, size, in (A, B or both), judged, verdict_a, verdict_b.
+    Columns: the dimensions, unit, a, b, difference, in (A, B or both), verdict_a, verdict_b.
     """
-    both = one_per_cell(a).merge(one_per_cell(b), how="outer", on=results.CELL, suffixes=("_a", "_b"), indicator="in")
+    both = one_per_number(a).merge(one_per_number(b), how="outer", on=list(KEY), suffixes=("_a", "_b"), indicator="in")
     both["unit"] = both["unit_a"].fillna(both["unit_b"])
     both = both.rename(columns={"value_a": "a", "value_b": "b"})
-    both["size"] = sizes(both["a"], both["b"], both["unit"]).where(both["in"] == BOTH)
-    both["judged"] = results.is_judged(both["verdict_a"]) | results.is_judged(both["verdict_b"])
-    differs = (both["in"] != BOTH) | (both["size"] > least)
-    both["in"] = both["in"].astype("str").map({ONLY_A: "A", ONLY_B: "B", BOTH: "both"})
-    columns = [*results.CELL, "unit", "a", "b", "size", "in", "judged", "verdict_a", "verdict_b"]
-    # Of one size, judged ones first; the rest of the key makes the order the same every time.
-    order = ["size", "judged", *results.CELL]
-    return both.loc[differs, columns].sort_values(order, ascending=[False, False, True, True, True],
+    both["in"] = both["in"].astype("str").map(IN)
+    both["difference"] = sizes(both["a"], both["b"], both["unit"]).where(both["in"] == "both")
+    differs = (both["in"] != "both") | (both["difference"] > least)
+    columns = [*KEY, "unit", "a", "b", "difference", "in", "verdict_a", "verdict_b"]
+    return both.loc[differs, columns].sort_values(["difference", *KEY], ascending=[False, *[True] * len(KEY)],
                                                   na_position="last", ignore_index=True)
 
 
-def one_per_cell(frame: pd.DataFrame) -> pd.DataFrame:
-    """table, row, column, value, unit, verdict of each cell: the mean over its seeds, as the judge takes it."""
-    cells = frame.groupby(results.CELL, sort=False, as_index=False)
+def one_per_number(frame: pd.DataFrame) -> pd.DataFrame:
+    """The dimensions, value, unit and verdict of each number: the mean over its seeds, as the judge takes it."""
+    numbers = frame.groupby(list(KEY), sort=False, as_index=False, dropna=False)
     # pandas would leave NaN out of a mean; a number that is undefined for one seed is undefined.
-    return cells.agg(value=("value", lambda values: values.mean(skipna=False)), unit=("unit", "first"),
-                     verdict=("verdict", "first"))
+    return numbers.agg(value=("value", lambda values: values.mean(skipna=False)), unit=("unit", "first"),
+                       verdict=("verdict", "first"))
 
 
 def sizes(a: pd.Series, b: pd.Series, unit: pd.Series) -> pd.Series:
@@ -105,12 +95,11 @@ def sizes(a: pd.Series, b: pd.Series, unit: pd.Series) -> pd.Series:
 
 
 def compare_claims(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
-    """The claims (frames of results.claims) on which the verdicts of two judged runs differ, if one of them applies."""
+    """The claims (frames of results.claims) that came out differently in two judged runs."""
     if a.empty or b.empty:  # a run that was not judged says nothing about claims
         return a[:0]
     both = a.merge(b, how="outer", on="name", suffixes=("_a", "_b"))
-    judged = results.is_judged(both["verdict_a"]) | results.is_judged(both["verdict_b"])
-    return both[judged & (both["verdict_a"].fillna("") != both["verdict_b"].fillna(""))].reset_index(drop=True)
+    return both[both["verdict_a"].fillna("") != both["verdict_b"].fillna("")].reset_index(drop=True)
 
 
 # ---- printing --------------------------------------------------------------------------------------------------------
@@ -118,28 +107,31 @@ def compare_claims(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
 
 def print_differences(found: pd.DataFrame, claims: pd.DataFrame, limit: int | None) -> None:
     if not len(found) and not len(claims):
-        print("no difference: both runs have the same numbers and the same verdicts")
+        print("no difference: both runs have the same numbers and the same claims")
         return
     shared, alone = found[found["in"] == "both"], found[found["in"] != "both"]
-    print(f"{len(shared):,} numbers differ, {int(shared['judged'].sum()):,} of them judged")
+    print(f"{len(shared):,} numbers differ")
     if len(shared):
         shown = shared[:limit]
+        names = _names(shown)
+        width = max(map(len, names))
         table = pd.DataFrame({
-            "size": [f"{size:.2g}" for size in shown["size"]], "cell": _aligned(_names(shown)),
-            "A": _numbers(shown, "a"), "B": _numbers(shown, "b"), "unit": shown["unit"], "verdicts": _verdicts(shown)})
+            "difference": [f"{size:.2g}" for size in shown["difference"]],
+            "number": [f"{name:<{width}}" for name in names], "A": _numbers(shown, "a"), "B": _numbers(shown, "b"),
+            "unit": shown["unit"], "verdicts": _verdicts(shown)})
         print(table.to_string(index=False))
         _print_rest(len(shared) - len(shown))
     for run in "AB":
         those = alone[alone["in"] == run]
         if len(those):
-            print(f"{len(those):,} numbers are in {run} only, {int(those['judged'].sum()):,} of them judged")
+            print(f"{len(those):,} numbers are in {run} only")
             shown = those[:limit]
             for name, number, unit in zip(_names(shown), _numbers(shown, run.lower()), shown["unit"], strict=True):
                 print(f"  {name}: {number} {unit}")
             _print_rest(len(those) - len(shown))
     if len(claims):
-        print(f"{len(claims):,} claims have different verdicts")
-        for claim in claims.fillna("not judged").to_dict("records"):
+        print(f"{len(claims):,} claims came out differently")
+        for claim in claims.fillna("not evaluated").to_dict("records"):
             print(f"  {claim['name']}: A {claim['verdict_a']} ({claim['measured_a']}), "
                   f"B {claim['verdict_b']} ({claim['measured_b']})")
 
@@ -150,12 +142,7 @@ def _print_rest(n: int) -> None:
 
 
 def _names(found: pd.DataFrame) -> list[str]:
-    return [" / ".join(cell) for cell in found[results.CELL].itertuples(index=False, name=None)]
-
-
-def _aligned(names: list[str]) -> list[str]:
-    width = max(map(len, names), default=0)
-    return [f"{name:<{width}}" for name in names]
+    return [name_of(dict(zip(KEY, row, strict=True))) for row in found[list(KEY)].itertuples(index=False, name=None)]
 
 
 def _numbers(found: pd.DataFrame, column: str) -> list[str]:

@@ -26,11 +26,11 @@ from pcfg_artifact.constructions.filling import example
 from pcfg_artifact.constructions.transformer import ConstructedTransformer
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar import PCFG
+from pcfg_artifact.judge.sentence_drawings import filling
 from pcfg_artifact.machine import single_thread
 from pcfg_artifact.parsing import inside_outside
 from pcfg_artifact.tools.arguments import add_grammar_argument, load_grammar, named_path, refuse_unusable_folder
 from pcfg_artifact.treebank.unlabelled_trees import bracketed
-from pcfg_artifact.verification.sentence_drawings import filling
 
 EXAMPLE = 'run_all.sh construct --grammar my_grammar "the cell divides ." --show-layer 2'
 MODELS = ("3.1", "3.2", "few", "low-rank")

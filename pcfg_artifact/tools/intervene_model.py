@@ -22,9 +22,10 @@ from pcfg_artifact.interventions.counterfactuals import (
     masked_charts,
     masked_leaves,
 )
-from pcfg_artifact.interventions.experiment import Masked, middle_layer
+from pcfg_artifact.interventions.experiment import Masked
 from pcfg_artifact.interventions.moves import moved, span_inputs, with_span
 from pcfg_artifact.interventions.upper_layers import layer_states, log_probs_above
+from pcfg_artifact.metrics.models import middle_layer
 from pcfg_artifact.mlm.optimum import MaskedSentence
 from pcfg_artifact.mlm.tokenizer import check_vocabulary
 from pcfg_artifact.parsing import leaf_charts, word_distributions

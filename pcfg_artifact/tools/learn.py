@@ -63,9 +63,10 @@ def run(args: argparse.Namespace) -> int:
     print(f"{'trees read':<24}{treebank.n_raw:>12,}")
     print(f"{'trees kept':<24}{treebank.n_trees:>12,}")
     print(f"{'trees learned from':<24}{len(trees):>12,}")
-    for name, (value, unit) in grammar_sizes(grammar, trees).items():
-        print(f"{name.replace('_', ' '):<24}{value:>12,}" if unit == "count" else
-              f"{name.replace('_', ' '):<24}{value:>12,.6f} {unit}")
+    for size in grammar_sizes(grammar, trees):
+        name = size.metric.replace("_", " ") + (f" of top{size.size}" if size.size else "")
+        print(f"{name:<24}{size.value:>12,.0f}" if size.unit == "count" else
+              f"{name:<24}{size.value:>12,.6f} {size.unit}")
     if latent is not None:
         for name, states in (("interminal states", latent.n_states[:grammar.n_interminals]),
                              ("preterminal states", latent.n_states[grammar.n_interminals:])):

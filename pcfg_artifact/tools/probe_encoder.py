@@ -18,17 +18,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from pcfg_artifact import storage
-from pcfg_artifact.cells import ADJACENT_TREES, LAYER, TREES
 from pcfg_artifact.encoders import load_encoder
 from pcfg_artifact.errors import StageError, UsageError
 from pcfg_artifact.grammar import PCFG
+from pcfg_artifact.metrics.schema import Metric, to_csv
 from pcfg_artifact.probing.corpus import Corpus, Layer, unseen
 from pcfg_artifact.probing.probes import PROBES, FittedProbe, Probe, build_probes
 from pcfg_artifact.probing.representations import fitting_sentences
-from pcfg_artifact.probing.tasks import Scores, Task, decode_all, tree_task
+from pcfg_artifact.probing.settings import ADJACENT, EOS
+from pcfg_artifact.probing.tasks import Task, decode_all, tree_task
 from pcfg_artifact.progress import progress
 from pcfg_artifact.tools.arguments import (
     add_treebank_arguments,
@@ -46,8 +45,8 @@ from pcfg_artifact.treebank.unlabelled_trees import bracketed
 from pcfg_artifact.workers.hidden_states import store_states, stored_layer
 
 EXAMPLE = "run_all.sh probe --model runs/smoke/pretrain/models/A4L3 --grammar runs/smoke/grammar/vm --treebank embedded"
-COLUMNS = {"accuracy": "accuracy", "sentence_f1": "PB sentence", "corpus_f1": "PB corpus",
-           "sentence_f1_KIM": "KIM sentence", "corpus_f1_KIM": "KIM corpus"}
+COLUMNS = {("", "accuracy"): "accuracy", ("PB", "sentence_f1"): "PB sentence", ("PB", "corpus_f1"): "PB corpus",
+           ("KIM", "sentence_f1"): "KIM sentence", ("KIM", "corpus_f1"): "KIM corpus"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_treebank_arguments(parser)
     parser.add_argument("--grammar", type=Path, metavar="DIR", help="read words as this grammar does")
     parser.add_argument("--probe", choices=tuple(PROBES), default="linear", help="the probe (linear)")
-    parser.add_argument("--input", choices=(TREES, ADJACENT_TREES), default=TREES, help="what the probe reads (EOS)")
+    parser.add_argument("--input", choices=(EOS, ADJACENT), default=EOS, help="what the probe reads (EOS)")
     parser.add_argument("--pooling", choices=("first", "last", "mean"), default="first",
                         help="the piece that stands for a word of several (first)")
     parser.add_argument("--train", type=int, default=2000, metavar="N", help="training sentences (2000)")
@@ -67,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--load", type=named_path, metavar="DIR", help="apply kept probes in place of fitting new ones")
     parser.add_argument("--text", metavar="FILE", help=f"with --load: the trees of these {HELP}")
     parser.add_argument("--layer", type=int, metavar="N", help="with --text: the layer that is read (the last)")
-    parser.add_argument("--csv", type=Path, metavar="FILE", help="write the table there too")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="write the scores there too, as in metrics.csv")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw sentence F1 by layer (.png, .svg or .pdf)")
 
 
@@ -105,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
     probe = wanted_probe(args)
     task, fitted = tree_task(args.input), []
 
-    def score(layer: int, layers: dict[str, Layer]) -> Scores:
+    def score(layer: int, layers: dict[str, Layer]) -> list[Metric]:
         x, targets = task.examples(layers["train"])
         if not len(targets):
             raise UsageError("the training trees have one word each, and teach a probe nothing; give others")
@@ -148,10 +147,10 @@ def print_trees(args: argparse.Namespace, model: Any, tokenizer: Any, grammar: P
                          f"{args.text} do not fit into the model, or there is none; leave out longer ones")
     task, found = tree_task(args.input), []
 
-    def read(number: int, layers: dict[str, Layer]) -> Scores:
+    def read(number: int, layers: dict[str, Layer]) -> list[Metric]:
         if number == layer:
             found.append(probes[layer].predict(task.examples(layers["text"])[0])[0])
-        return {}
+        return []
 
     each_layer(args, model, tokenizer, {"text": corpus}, read)
     trees = iter(decode_all(corpus, found[0]))
@@ -160,12 +159,14 @@ def print_trees(args: argparse.Namespace, model: Any, tokenizer: Any, grammar: P
     return 0
 
 
-def report(rows: list[Scores], args: argparse.Namespace) -> None:
-    table = [[scores[metric].value for metric in COLUMNS] for scores in rows]
+def report(layers: list[list[Metric]], args: argparse.Namespace) -> None:
+    by_layer = [{(score.convention, score.metric): score.value for score in scores} for scores in layers]
+    table = [[values[column] for column in COLUMNS] for values in by_layer]
     print_table(table)
     if args.csv:
-        frame = pd.DataFrame(table, columns=list(COLUMNS)).rename_axis("layer")
-        storage.write_text(args.csv, frame.to_csv(lineterminator="\n"))
+        storage.write_text(args.csv, to_csv(
+            score.at(model=args.model.name, layer=layer, probe=args.probe, input=args.input, seed=args.seed)
+            for layer, scores in enumerate(layers) for score in scores))
     if args.plot:
         plot(table, args)
 
@@ -183,13 +184,13 @@ def wanted_probe(args: argparse.Namespace) -> Probe:
     return build_probes([args.probe], options)[args.probe]
 
 
-def scores_of(task: Task, fitted: FittedProbe, test: Layer) -> Scores:
+def scores_of(task: Task, fitted: FittedProbe, test: Layer) -> list[Metric]:
     x, wanted = task.examples(test)
     return task.score(test.corpus, wanted, fitted.predict(x)[0])
 
 
 def each_layer(args: argparse.Namespace, model: Any, tokenizer: Any, corpora: dict[str, Corpus],
-               work: Callable[[int, dict[str, Layer]], Scores]) -> list[Scores]:
+               work: Callable[[int, dict[str, Layer]], list[Metric]]) -> list[list[Metric]]:
     """work(layer, the corpora as it sees them) for every layer."""
     try:
         with tempfile.TemporaryDirectory() as folder:
@@ -204,9 +205,9 @@ def each_layer(args: argparse.Namespace, model: Any, tokenizer: Any, corpora: di
 def print_table(rows: list[list[float]]) -> None:
     print("layer" + "".join(f"{title:>14}" for title in COLUMNS.values()))
     for layer, (correct, *f1) in enumerate(rows):
-        print(f"{LAYER(layer):<5}{correct:>14.3f}" + "".join(f"{value:>14.2f}" for value in f1))
+        print(f"{f'L{layer}':<5}{correct:>14.3f}" + "".join(f"{value:>14.2f}" for value in f1))
     best = max(range(len(rows)), key=lambda layer: rows[layer][1])
-    print(f"best layer {LAYER(best)}: {rows[best][1]:.2f} sentence F1, {rows[best][1] - rows[0][1]:+.2f} over layer 0")
+    print(f"best layer L{best}: {rows[best][1]:.2f} sentence F1, {rows[best][1] - rows[0][1]:+.2f} over layer 0")
 
 
 def plot(rows: list[list[float]], args: argparse.Namespace) -> None:

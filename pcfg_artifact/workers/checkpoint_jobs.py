@@ -10,11 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pcfg_artifact.cells import LAYER, SENTENCE_F1, SPAN_WIDTH, TREEBANK, TREES
 from pcfg_artifact.encoders import load_causal_lm, load_encoder, load_masked_lm
-from pcfg_artifact.interventions.effects import Effect, mean_over_sentences
-from pcfg_artifact.interventions.experiment import LINEAR, RANDOM, middle_layer
+from pcfg_artifact.interventions.effects import mean_over_sentences
+from pcfg_artifact.interventions.experiment import LINEAR, RANDOM
 from pcfg_artifact.machine import Machine
+from pcfg_artifact.metrics.models import middle_layer
+from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.mlm.evaluation import predictions
 from pcfg_artifact.mlm.next_word_gap import next_word_predictions, with_end
 from pcfg_artifact.mlm.optimum import Gap, MaskedSentence
@@ -22,19 +23,12 @@ from pcfg_artifact.probing.attended_distance import attended_distances
 from pcfg_artifact.probing.corpus import Corpus, Layer
 from pcfg_artifact.probing.probes import Probe
 from pcfg_artifact.probing.representations import extract
+from pcfg_artifact.probing.settings import EOS, TREEBANK
 from pcfg_artifact.probing.tasks import run_task, span_task, tree_task
 from pcfg_artifact.workers.intervention_jobs import InterventionContext
 from pcfg_artifact.workers.probe_fits import device_of
 
 BATCH_TOKENS = 4096  # of one forward pass: memory, not results
-LOSS, TREE, MARGINALS, DISTANCE = "loss above optimum", "tree F1", "marginals", "attended distance"
-SLOPE, RANDOM_SLOPE = "intervention slope", "random direction slope"
-
-
-def unit_of(quantity: str) -> str:
-    """The unit of a quantity that a checkpoint is measured for, at one layer, of one width or of all."""
-    units = {LOSS: "nats", TREE: "percent", DISTANCE: "tokens"}
-    return next((unit for beginning, unit in units.items() if quantity.startswith(beginning)), "fraction")
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +38,7 @@ class MaskedWords:
     sentences: Sequence[MaskedSentence]
     exact: Sequence[np.ndarray]
 
-    def loss_above_optimum(self, folder: Path, device: str) -> Effect:
+    def loss_above_optimum(self, folder: Path, device: str) -> Metric:
         """Nats per masked word, on the same words as the exact prediction."""
         said = predictions(load_masked_lm(folder)[0].to(device), self.sentences, BATCH_TOKENS)
         return mean_excess(said, self.exact, [one.words[one.positions] for one in self.sentences])
@@ -57,7 +51,7 @@ class NextWordsAndEnd:
     sentences: Sequence[np.ndarray]
     exact: Sequence[np.ndarray]
 
-    def loss_above_optimum(self, folder: Path, device: str) -> Effect:
+    def loss_above_optimum(self, folder: Path, device: str) -> Metric:
         """Nats per word and end."""
         said = next_word_predictions(load_causal_lm(folder)[0].to(device), self.sentences, BATCH_TOKENS)
         return mean_excess(said, self.exact, [with_end(ids, exact.shape[1] - 1)
@@ -65,14 +59,15 @@ class NextWordsAndEnd:
 
 
 def mean_excess(said: Iterable[tuple[int, np.ndarray]], exact: Sequence[np.ndarray],
-                targets: Sequence[np.ndarray]) -> Effect:
+                targets: Sequence[np.ndarray]) -> Metric:
     """Mean loss of what a model says of sentence s, in any order, above that of the exact distribution."""
     sentence, excess = [], []
     for s, log_probs in said:
         gap = Gap.between(log_probs, exact[s], targets[s])
         sentence.append(np.full(len(targets[s]), s))
         excess.append(gap.model - gap.exact)
-    return mean_over_sentences(np.concatenate(sentence), np.concatenate(excess))
+    return mean_over_sentences(np.concatenate(sentence), np.concatenate(excess), table="dynamics", metric="excess",
+                               unit="nats")
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,30 +103,30 @@ class Checkpoint(NamedTuple):
     folder: Path
 
 
-def measure_checkpoint(context: CheckpointContext, job: Checkpoint) -> tuple[Checkpoint, dict[str, Effect], float]:
-    """(job, quantity -> what it is at that step, processor time); an error that nobody estimated is NaN."""
+def measure_checkpoint(context: CheckpointContext, job: Checkpoint) -> tuple[Checkpoint, list[Metric], float]:
+    """(job, what its model is at that step, processor time)."""
     started = time.process_time()
     followed, device = context.followed[job.model], device_of(context.machine)
-    found = {LOSS: followed.predicted.loss_above_optimum(job.folder, device)}
+    found = [followed.predicted.loss_above_optimum(job.folder, device)]
     encoder, tokenizer = load_encoder(job.folder, attention="eager")
     train, test = (Layer(corpus, extract(encoder, tokenizer, corpus.sentences,
                                          lambda _, shape: np.empty(shape, np.float32), max_tokens=BATCH_TOKENS,
                                          device=device)[followed.best_layer])
                    for corpus in (followed.train, followed.test))
-    tasks = {TREE: (tree_task(TREES), SENTENCE_F1)}
-    tasks |= {f"{MARGINALS} {SPAN_WIDTH(width)}": (span_task(width), "pearson") for width in context.widths}
-    for quantity, (task, metric) in tasks.items():
-        result = run_task(task, context.probe, train, {TREEBANK.name: test}, (context.seed,))
-        score = next(s for s in result.scores if s.metric == metric)
-        found[quantity] = Effect(score.value, float("nan"), len(followed.test))
+    for task, convention, metric in ((tree_task(EOS), "PB", "sentence_f1"),
+                                     *((span_task(width), "", "pearson") for width in context.widths)):
+        scores = run_task(task, context.probe, train, {TREEBANK.name: test}, (context.seed,)).scores
+        found += [score.at(n=len(followed.test)) for score in scores
+                  if (score.convention, score.metric) == (convention, metric)]
     distances, _ = attended_distances(encoder, tokenizer, followed.test.sentences[:context.n_attention],
                                       max_tokens=BATCH_TOKENS, device=device)
-    for layer, mean in enumerate(distances.mean(dim=1).tolist(), start=1):
-        found[f"{DISTANCE} {LAYER(layer)}"] = Effect(mean, float("nan"), context.n_attention)
+    found += [Metric(table="attention", layer=layer, setting=TREEBANK.name, metric="attended_distance", value=mean,
+                     n=context.n_attention, unit="tokens")
+              for layer, mean in enumerate(distances.mean(dim=1).tolist(), start=1)]
     if followed.interventions is not None:
-        outcome = followed.interventions.outcome(job.folder, middle_layer(encoder.config.num_hidden_layers),
-                                                 {LINEAR: context.probe})
-        for quantity, way in ((SLOPE, LINEAR), (RANDOM_SLOPE, RANDOM)):
+        outcome = followed.interventions.outcome(job.folder, middle_layer(encoder.config.num_hidden_layers))
+        for way in (LINEAR, RANDOM):
             seen = outcome.observations[way]
-            found[quantity] = seen.estimates(seen.is_elsewhere)["slope"]
-    return job, found, time.process_time() - started
+            found += seen.estimates(seen.is_elsewhere, ("slope",), probe=way)
+    dimensions = {"table": "dynamics", "model": job.model, "step": job.step, "seed": context.seed}
+    return job, [metric.at(**dimensions) for metric in found], time.process_time() - started

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from pcfg_artifact import storage
-from pcfg_artifact.cells import LAYER
 from pcfg_artifact.errors import StageError
 from pcfg_artifact.probing.corpus import Corpus, Layer
 from pcfg_artifact.probing.representations import Pooling, extract, max_pieces
@@ -63,4 +62,4 @@ def stored_layer(corpora: Mapping[str, Corpus], folder: Path, layer: int) -> dic
 
 
 def _file(place: Path, layer: int) -> Path:
-    return place / f"{LAYER(layer)}.npy"
+    return place / f"layer-{layer}.npy"

@@ -6,14 +6,14 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pcfg_artifact.encoders import load_masked_lm
-from pcfg_artifact.interventions.experiment import LINEAR, TWO_LAYER, LayerOutcome, Masked, intervene
+from pcfg_artifact.interventions.experiment import LayerOutcome, Masked, intervene
 from pcfg_artifact.interventions.material import Material
 from pcfg_artifact.interventions.upper_layers import layer_states
 from pcfg_artifact.machine import Machine
-from pcfg_artifact.probing.probes import Probe, build_probes
+from pcfg_artifact.probing.probes import Probe
 from pcfg_artifact.workers.probe_fits import device_of
 
 
@@ -25,28 +25,24 @@ class LayerJob(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class InterventionContext:
-    """What all layers share; `probe_options` are those of the stage `probe`."""
+    """What all layers share; the linear probe is among the probes."""
 
     material: Material
-    probe_options: Mapping[str, Any]
+    probes: Mapping[str, Probe]
     machine: Machine
     seed: int
 
-    def probes(self) -> dict[str, Probe]:
-        built = build_probes(("linear", "2-layer"), self.probe_options)
-        return {LINEAR: built["linear"], TWO_LAYER: built["2-layer"]}
-
-    def outcome(self, folder: Path, layer: int, probes: Mapping[str, Probe]) -> LayerOutcome:
-        """The interventions of these probes, and all controls, on one layer of the model in a folder."""
+    def outcome(self, folder: Path, layer: int) -> LayerOutcome:
+        """The interventions of all probes, and all controls, on one layer of the model in a folder."""
         model, _ = load_masked_lm(folder)
         model.to(device_of(self.machine))
         m = self.material
         train, test = ([states[layer] for states in layer_states(model, sentences)] for sentences in (m.train, m.test))
         return intervene(model, layer, Masked(m.train, m.train_marginals, train),
-                         Masked(m.test, m.test_marginals, test), m.asked, probes, self.seed)
+                         Masked(m.test, m.test_marginals, test), m.asked, self.probes, self.seed)
 
 
 def intervene_on_layer(context: InterventionContext, job: LayerJob) -> tuple[LayerJob, LayerOutcome, float]:
     """All ways and controls on one layer of one model, and the processor time."""
     started = time.process_time()
-    return job, context.outcome(job.folder, job.layer, context.probes()), time.process_time() - started
+    return job, context.outcome(job.folder, job.layer), time.process_time() - started

@@ -22,7 +22,7 @@ from pcfg_artifact.artifacts import StageDir
 from pcfg_artifact.config import PretrainConfig
 from pcfg_artifact.errors import CorruptArtifact
 from pcfg_artifact.machine import Machine
-from pcfg_artifact.mlm.model import Shape
+from pcfg_artifact.mlm.model import parse_shape
 from pcfg_artifact.progress import progress
 from pcfg_artifact.ragged import Ragged
 from pcfg_artifact.workers import checkpoints
@@ -126,7 +126,7 @@ def train_models(cfg: PretrainConfig, out: StageDir, machine: Machine) -> None:
     one_by_one = on_gpu or TORCHRUN in os.environ
     n_parallel = 1 if one_by_one else max(1, machine.n_workers // n_processes)
     if n_parallel > 1:  # the deepest first, so that no core waits long for the last one
-        pending.sort(key=lambda name: Shape.parse(name).n_layers, reverse=True)
+        pending.sort(key=lambda name: parse_shape(name).layers, reverse=True)
     commands = {name: ("-m", "pcfg_artifact.workers.trainer", str(out.path(f"scratch/{name}/job.json").absolute()),
                        f"--number={cfg.all_models.index(name)}", f"--processes={n_processes}",
                        f"--parent={os.getpid()}") for name in pending}

@@ -12,21 +12,28 @@ from typing import Any, NamedTuple
 import torch
 
 from pcfg_artifact import artifacts, storage
-from pcfg_artifact.cells import LAYER
 from pcfg_artifact.config import ProbeConfig
 from pcfg_artifact.encoders import load_config, load_encoder
 from pcfg_artifact.errors import CorruptArtifact, StageError
 from pcfg_artifact.machine import Machine, available_memory
+from pcfg_artifact.metrics.schema import Metric, is_blank
 from pcfg_artifact.probing.corpus import Corpus, Layer
-from pcfg_artifact.probing.probe_rows import Unit
 from pcfg_artifact.probing.probes import Probe, build_probes
-from pcfg_artifact.probing.tasks import ProbeScore
+from pcfg_artifact.probing.tasks import TaskResult
 from pcfg_artifact.progress import ProgressBar
 from pcfg_artifact.workers.hidden_states import store_states, stored_layer
 from pcfg_artifact.workers.pool import run_jobs
 
 WORKER_BYTES = 1 << 29  # of a process that has done nothing yet
 FITS_PER_GPU = 2  # processes; at the paper's sizes the inputs of a fit take up to 2.3 GB
+
+
+class Unit(NamedTuple):
+    """Every task of one probe on one layer of one model."""
+
+    model: str
+    layer: int
+    probe: str
 
 
 class Fit(NamedTuple):
@@ -38,7 +45,7 @@ class Fit(NamedTuple):
 
     def __str__(self) -> str:
         """As in the names of files."""
-        return f"{LAYER(self.unit.layer)}-{self.unit.probe}-{self.training}-{self.task}".replace(" ", "-")
+        return f"L{self.unit.layer}-{self.unit.probe}-{self.training}-{self.task}".replace(" ", "-")
 
 
 @dataclass(frozen=True)
@@ -160,27 +167,26 @@ def workers_that_fit(n_workers: int, corpora: Mapping[str, Corpus], n_inputs: in
 # ---- results on disk -------------------------------------------------------------------------------------------------
 
 
-def scores_as_json(scores: Iterable[ProbeScore]) -> list[list[Any]]:
-    return [[*s[:4], artifacts.finite_or_none(s.value), s.n] for s in scores]
-
-
-def read_result(context: Context, fit: Fit) -> tuple[list[ProbeScore], dict[str, Any]]:
+def read_result(context: Context, fit: Fit) -> tuple[list[Metric], dict[str, Any]]:
     """The scores of a fit, NaN where there is none, and all that was written with them."""
     path = context.path(fit)
     try:
         found = storage.read_sealed_json(path)
-        scores = [ProbeScore(setting, task, metric, seed, float("nan") if value is None else value, n)
-                  for setting, task, metric, seed, value, n in found["scores"]]
+        scores = [Metric(**{**score, "value": float("nan") if score["value"] is None else score["value"]})
+                  for score in found["scores"]]
     except (KeyError, TypeError, ValueError) as error:
         raise CorruptArtifact(f"{path} is not the result of a fit ({error!r}); delete it and run the same command "
                               f"again") from error
     return scores, found
 
 
-def write_result(context: Context, fit: Fit, found: Mapping[str, Any], cpu_seconds: float) -> None:
+def write_result(context: Context, fit: Fit, result: TaskResult, cpu_seconds: float, **shown: Any) -> None:
     """The result of a fit, the same bytes whenever it is made; the time goes beside it, for the manifest."""
     storage.write_json(context.times / f"{fit.unit.model}-{fit}.json", {"cpu_seconds": round(cpu_seconds, 3)})
-    storage.write_sealed_json(context.path(fit), found)
+    scores = [vars(score.at(model=fit.unit.model, layer=fit.unit.layer)) for score in result.scores]
+    rows = [{**{name: value for name, value in score.items() if not is_blank(value)},
+             "value": artifacts.finite_or_none(score["value"])} for score in scores]
+    storage.write_sealed_json(context.path(fit), {"scores": rows, "facts": result.facts, **shown})
 
 
 def read_times(context: Context) -> dict[str, Any]:

@@ -8,12 +8,9 @@ import numpy as np
 import pytest
 
 from pcfg_artifact import artifacts, storage
-from pcfg_artifact.artifacts import Manifest, Metric, Ragged, RaggedWriter
+from pcfg_artifact.artifacts import Manifest, Ragged, RaggedWriter
 from pcfg_artifact.errors import CorruptArtifact, StageError, UsageError
-
-
-def metric(**changes):
-    return Metric(**{"table": "t", "row": "r", "column": "c", "seed": 0, "value": 1.0, "n": 1, "unit": "x"} | changes)
+from pcfg_artifact.metrics.schema import Metric
 
 
 def test_a_file_in_the_place_of_a_folder_is_named(tmp_path):
@@ -69,26 +66,19 @@ def test_ragged_writer_writes_what_numpy_reads(tmp_path):
     assert [row.tolist() for row in read.rows()] == [row.tolist() for row in rows]
 
 
-def test_metrics_round_trip_exactly_and_comments_are_allowed(tmp_path):
-    rows = [metric(value=1 / 3), metric(column="d", value=float("nan")), metric(seed=1, value=1e-300)]
-    artifacts.write_metrics(tmp_path / "metrics.csv", rows)
+def test_comments_in_metrics_are_passed_over(tmp_path):
+    out = artifacts.StageDir(tmp_path)
+    number = Metric(table="t", metric="m", value=1 / 3, n=1, unit="count")
+    out.write_metrics([number])
     text = (tmp_path / "metrics.csv").read_text()
     (tmp_path / "metrics.csv").write_text("# a comment\n" + text)
-    read = artifacts.read_metrics(tmp_path / "metrics.csv")
-    assert read[0] == rows[0]
-    assert np.isnan(read[1].value)
-    assert read[2] == rows[2]
-
-
-def test_a_cell_measured_twice_is_an_error(tmp_path):
-    with pytest.raises(StageError, match="measured twice"):
-        artifacts.write_metrics(tmp_path / "metrics.csv", [metric(), metric(value=2.0)])
+    assert out.metrics() == [number]
 
 
 def test_a_metrics_file_with_other_columns_is_refused(tmp_path):
     (tmp_path / "metrics.csv").write_text("table,row\nx,y\n")
-    with pytest.raises(CorruptArtifact, match="expected the columns table,row,column"):
-        artifacts.read_metrics(tmp_path / "metrics.csv")
+    with pytest.raises(CorruptArtifact, match="expected the columns table,grammar,model"):
+        artifacts.Folder(tmp_path).metrics()
 
 
 def test_a_changed_or_missing_output_is_found(tmp_path):

@@ -5,12 +5,13 @@ import pytest
 
 from pcfg_artifact.grammar import PCFG, sample_trees
 from pcfg_artifact.mlm.initialisation import PARTS
+from pcfg_artifact.mlm.model import parse_shape
 from pcfg_artifact.tools import bench_start
 
 
 @pytest.fixture
 def exam(monkeypatch):
-    for name, value in {"SHAPE": bench_start.Shape(1, 1), "WIDTH": 16, "STEPS": 3, "WARMUP": 1, "N_EXACT": 30}.items():
+    for name, value in {"SHAPE": parse_shape("A1L1"), "WIDTH": 16, "STEPS": 3, "WARMUP": 1, "N_EXACT": 30}.items():
         monkeypatch.setattr(bench_start, name, value)
     grammar = PCFG.from_rules(
         root={"S": 1.0}, binary=[("S", "NP", "VP", 1.0), ("NP", "the", "N", 1.0), ("VP", "V", "NP", 1.0)],

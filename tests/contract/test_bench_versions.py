@@ -55,7 +55,7 @@ def test_another_checkout_is_imported_beside_this_one(tiny_grammar, tmp_path):
         "class PCFG:\n    load = staticmethod(lambda folder: (folder.name, 'pcfg_artifact grammar'))\n")
     (package / "parsing.py").write_text(
         "from pcfg_artifact.grammar import PCFG\n"
-        "def each_chart(grammar, sentences, n_threads):\n"
+        "def inside_outside(grammar, sentences, n_threads):\n"
         "    return [(PCFG.__module__, grammar, s) for s in sentences]\n")
     with bench_versions.other_checkout(tmp_path / "checkout", tiny_grammar) as before:
         assert list(before([["she"]])) == [

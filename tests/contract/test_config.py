@@ -1,4 +1,5 @@
 import dataclasses
+import math
 
 import pytest
 
@@ -61,3 +62,18 @@ def test_a_wrong_setting_is_refused(setting, message):
 def test_an_unknown_profile_is_refused_with_a_suggestion():
     with pytest.raises(ConfigError, match="did you mean 'smoke'"):
         config.load_profile("smok")
+
+
+@pytest.mark.parametrize(("text", "value"), [
+    ("2e-3", 0.002), (".5", 0.5), ("1_000", 1000), ("010", 10), ("+3", 3), ("-2.5E+4", -25000.0), ("1.", 1.0),
+    (".inf", math.inf), ("true", True), ("[1, 2e2]", [1, 200]), ("5e", "5e"), ("1:30", "1:30"), ("1.2.3", "1.2.3")])
+def test_numbers_are_read_as_a_person_types_them(text, value):
+    found = config.read_yaml(text)
+    assert found == value
+    assert type(found) is type(value)
+
+
+def test_a_number_with_an_exponent_can_be_set():
+    profile = config.load_profile("smoke", ["pretrain.learning_rate=2e-3", "sample.n_validation=1e2"])
+    assert profile.pretrain.learning_rate == 0.002
+    assert profile.sample.n_validation == 100

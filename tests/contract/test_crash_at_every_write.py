@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from pcfg_artifact import artifacts, storage
-from pcfg_artifact.artifacts import Manifest, Metric, Ragged, RaggedWriter
+from pcfg_artifact.artifacts import Manifest, Ragged, RaggedWriter
+from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.mlm.training import TrainingState
 from pcfg_artifact.workers import checkpoints, trainer
 
@@ -45,7 +46,7 @@ def work(root: Path) -> None:
     if not out.has("bundle.json"):
         storage.save_bundle(out.root, "bundle", {"format": "x"}, {"a": np.arange(4)})
     train(out)
-    out.write_metrics([Metric("t", "r", "c", 0, 1.0, 1, "x")])
+    out.write_metrics([Metric(table="t", metric="m", value=1.0, n=1, unit="count")])
     outputs = {name: storage.sha256(out.path(name)) for name in out.files()}
     Manifest("stage", "mark", {}, {}, outputs).write(out.root)
 

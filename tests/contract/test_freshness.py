@@ -37,8 +37,8 @@ def stages_reaching(package: Path, file: str) -> set[str]:
 
 
 @pytest.mark.parametrize(("file", "stages"), [
-    ("verification/report.html", {"verify"}),
-    ("verification/relations.py", {"verify"}),
+    ("judge/report.html", {"verify"}),
+    ("judge/claims.py", {"verify"}),
     ("treebank/embedded.yaml", {"grammar"}),
     ("workers/trainer.py", {"pretrain"}),
     ("mlm/training.py", {"pretrain", "intervene", "dynamics"}),
@@ -62,7 +62,7 @@ def test_one_name_of_a_package_does_not_reach_all_of_it(package):
 def test_a_change_of_the_report_or_of_the_disk_layer_trains_no_model_again():
     code = freshness.weights_code()
     assert {"mlm/training.py", "mlm/data.py", "mlm/model.py", "parsing/masks.py", "seeding.py"} <= set(code)
-    assert not [name for name in code if name.startswith(("verification", "workers", "stages", "probing"))]
+    assert not [name for name in code if name.startswith(("judge", "workers", "stages", "probing"))]
     assert "artifacts.py" not in code
 
 

@@ -117,6 +117,11 @@ def test_an_import_that_fails_by_itself_is_not_an_interruption(monkeypatch):
 FIRST = "from pcfg_artifact.first_process import stay_behind; stay_behind(); import os, sys, time\n"
 
 
+def listen_to_interrupts():
+    """A shell starts background jobs with SIGINT ignored, and so would be every process that the test starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize(("work", "sign", "expected"), [
     ("time.sleep(100)", signal.SIGTERM, 143),
     ("import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(100)",
@@ -125,7 +130,7 @@ FIRST = "from pcfg_artifact.first_process import stay_behind; stay_behind(); imp
 ])
 def test_the_first_process_of_a_container_hands_signals_on_and_ends_within_five_seconds(work, sign, expected):
     process = subprocess.Popen([sys.executable, "-c", FIRST + "print(os.getpid(), flush=True)\n" + work], text=True,
-                               stdout=subprocess.PIPE, env=ENVIRONMENT)
+                               stdout=subprocess.PIPE, env=ENVIRONMENT, preexec_fn=listen_to_interrupts)
     child = int(process.stdout.readline())
     assert child != process.pid
     if expected == 137:

@@ -23,7 +23,8 @@ LEVELS = [
     {"corpora", "example_sentence"},
     {"inputs"},
     {"interventions"},
-    {"verification", "probing", "mlm", "constructions"},
+    {"judge"},
+    {"probing", "mlm", "constructions"},
     {"approximation"},
     {"parsing"},
     {"grammar"},
@@ -33,14 +34,13 @@ LEVELS = [
     {"config", "encoders"},
     {"artifacts"},
     {"storage"},
-    {"roles"},
-    {"errors", "seeding", "machine", "progress", "ragged", "lazy", "ordered", "first_process", "cells",
-     "owners"},
-    {"cgroups", "compiled_cache"},
+    {"seeding", "machine", "progress", "ragged", "lazy", "ordered", "first_process"},
+    {"metrics"},
+    {"errors", "cgroups", "compiled_cache"},
 ]
 LEVEL = {name: depth for depth, names in enumerate(LEVELS) for name in names}
-LIBRARIES = {"interventions", "verification", "probing", "mlm", "constructions", "approximation", "parsing", "grammar",
-             "treebank"}
+LIBRARIES = {"interventions", "judge", "metrics", "probing", "mlm", "constructions", "approximation", "parsing",
+             "grammar", "treebank"}
 MODULES = sorted(path for path in ROOT.rglob("*.py") if path.name != "__init__.py" or path.parent != ROOT)
 
 
@@ -80,7 +80,8 @@ MAY_OPEN = {
     "grammar/pcfg.py": "PCFG.save and PCFG.load are the format of a grammar folder",
     "grammar/latent.py": "as PCFG",
     "constructions/constructed_model.py": "save_pretrained and from_pretrained are the format of a model folder",
-    "verification/report.py": "reads its template, which is part of the package",
+    "judge/report.py": "reads its template, which is part of the package",
+    "metrics/views.py": "reads views.yaml, which is part of the package",
 }
 
 

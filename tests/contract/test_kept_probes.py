@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pcfg_artifact.cli import main
-from pcfg_artifact.mlm.model import Shape, build_config, build_model
+from pcfg_artifact.mlm.model import build_config, build_model, parse_shape
 from pcfg_artifact.mlm.tokenizer import build_tokenizer
 from pcfg_artifact.probing.kept_probes import fitted_kind, probe_of, tensors_of
 from pcfg_artifact.probing.probes import PROBES, build_probes
@@ -23,7 +23,7 @@ def place(tmp_path_factory):
         f"(S (NP (DT the) (NN {a})) (VP (VBZ {verb}) (NP (DT the) (NN {b}))) (. .))\n"
         for a in NOUNS for b in NOUNS for verb in VERBS))
     for name, layers in (("model", 2), ("deeper", 3)):
-        config = build_config(Shape(2, layers), n_words=len(WORDS), width=8, max_length=10, dropout=0.0)
+        config = build_config(parse_shape(f"A2L{layers}"), n_words=len(WORDS), width=8, max_length=10, dropout=0.0)
         build_model(config, 0).save_pretrained(folder / name)
         build_tokenizer(WORDS, 10).save_pretrained(folder / name)
     assert probe(folder, "--treebank", folder / "trees.mrg", "--train", 30, "--test", 10, "--save", folder / "p",

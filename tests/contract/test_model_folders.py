@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from pcfg_artifact.cli import main
 from pcfg_artifact.encoders import load_encoder, load_masked_lm
 from pcfg_artifact.errors import UsageError
-from pcfg_artifact.mlm.model import Shape, build_config, build_model
+from pcfg_artifact.mlm.model import build_config, build_model, parse_shape
 from pcfg_artifact.mlm.tokenizer import build_tokenizer
 
 NOUNS, VERBS = ("dog", "cat", "bird", "cow"), ("sees", "hears", "likes")
@@ -33,7 +33,7 @@ def treebank(tmp_path_factory) -> Path:
 def sound(tmp_path_factory) -> Path:
     """A model of two layers and width 8 with its tokenizer, as save_pretrained writes them."""
     folder = tmp_path_factory.mktemp("sound")
-    config = build_config(Shape(2, 2), n_words=len(WORDS), width=8, max_length=10, dropout=0.0)
+    config = build_config(parse_shape("A2L2"), n_words=len(WORDS), width=8, max_length=10, dropout=0.0)
     build_model(config, 0).save_pretrained(folder)
     build_tokenizer(WORDS, 10).save_pretrained(folder)
     return folder

@@ -78,7 +78,7 @@ def test_a_full_disk_is_an_error_and_leaves_the_previous_checkpoint(tmp_path):
 
 def test_a_checkpoint_of_another_model_is_refused():
     from pcfg_artifact.mlm.data import MaskedCorpus
-    from pcfg_artifact.mlm.model import Shape, build_config, build_model
+    from pcfg_artifact.mlm.model import build_config, build_model, parse_shape
     from pcfg_artifact.mlm.training import Recipe, train
     from pcfg_artifact.parsing.masks import Masking
     from pcfg_artifact.ragged import Ragged
@@ -87,7 +87,8 @@ def test_a_checkpoint_of_another_model_is_refused():
                           batch_size=4, batch_tokens=100, max_length=10)
 
     def model(n_layers):
-        return build_model(build_config(Shape(1, n_layers), n_words=10, width=8, max_length=10, dropout=0.0), 0)
+        shape = parse_shape(f"A1L{n_layers}")
+        return build_model(build_config(shape, n_words=10, width=8, max_length=10, dropout=0.0), 0)
 
     saved = []
     recipe = Recipe(1, 2, 1, 1e-3, 0.0, 1.0)

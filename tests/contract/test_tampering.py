@@ -19,9 +19,9 @@ from pcfg_artifact.config import load_profile
 from pcfg_artifact.errors import CorruptArtifact, StageError
 from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.machine import Hardware, Machine
+from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.mlm.training import TrainingState
-from pcfg_artifact.probing.probe_rows import Unit
-from pcfg_artifact.probing.tasks import ProbeScore
+from pcfg_artifact.probing.tasks import TaskResult
 from pcfg_artifact.ragged import Ragged
 from pcfg_artifact.stages import pretrain
 from pcfg_artifact.workers import checkpoints, hidden_states, jobs, probe_fits, trainer
@@ -192,25 +192,29 @@ def context(tmp_path):
     return probe_fits.Context(cfg, {}, {}, "A1L1", {}, Machine("cpu", 1), tmp_path / "scratch", tmp_path / "fits")
 
 
-FIT = probe_fits.Fit(Unit("A1L1", 0, "linear"), "PTB train", "EOS")
+FIT = probe_fits.Fit(probe_fits.Unit("A1L1", 0, "my probe"), "treebank train", "EOS")
 
 
 def test_a_fit_has_the_same_bytes_whatever_time_it_took(context):
-    scores = probe_fits.scores_as_json([ProbeScore("PTB", "EOS", "accuracy", 0, float("nan"), 3)])
+    score = Metric(table="parsing", probe="my probe", setting="treebank", input="EOS", metric="accuracy",
+                   value=float("nan"), n=3, unit="fraction")
     written = []
     for seconds in (1.0, 2.5):
-        probe_fits.write_result(context, FIT, {"scores": scores, "facts": {}}, seconds)
+        probe_fits.write_result(context, FIT, TaskResult([score, score.at(value=0.1 + 0.2)]), seconds)
         written.append(context.path(FIT).read_bytes())
     assert written[0] == written[1]
-    assert probe_fits.read_times(context) == {"A1L1-L0-linear-PTB-train-EOS": 2.5}
-    assert np.isnan(probe_fits.read_result(context, FIT)[0][0].value)
+    assert probe_fits.read_times(context) == {"A1L1-L0-my-probe-treebank-train-EOS": 2.5}
+    diverged, found = probe_fits.read_result(context, FIT)[0]
+    assert np.isnan(diverged.value)
+    assert found == score.at(model="A1L1", layer=0, value=0.1 + 0.2)
 
 
-@pytest.mark.parametrize("text", ["{}", "[]", "null", '{"scores": null}', '{"scores": [[1]]}', "\ufeff", "x"])
+@pytest.mark.parametrize("text", ["{}", "[]", "null", '{"scores": null}', '{"scores": [[1]]}',
+                                  '{"scores": [{"value": 1.0}]}', "\ufeff", "x"])
 def test_foreign_json_in_a_fit_is_refused(text, context):
     context.path(FIT).parent.mkdir(parents=True)
     context.path(FIT).write_text(text)
-    with pytest.raises(CorruptArtifact, match="L0-linear-PTB-train-EOS.json"):
+    with pytest.raises(CorruptArtifact, match="L0-my-probe-treebank-train-EOS.json"):
         probe_fits.read_result(context, FIT)
     if text.startswith("{"):
         storage.write_sealed_json(context.path(FIT), json.loads(text))

@@ -77,7 +77,7 @@ def test_an_installed_wheel_learns_parses_and_plans_without_the_repository(wheel
         return run(*arguments, cwd=tmp_path, env=environment, **options)
 
     program, python = tmp_path / "fresh" / "bin" / PROGRAM, tmp_path / "fresh" / "bin" / "python"
-    where = "from pcfg_artifact import records; print(records.EXPECTED, len(records.load_relations()), " \
+    where = "from pcfg_artifact import records; print(records.EXPECTED, len(records.load_claims()), " \
             "records.load_record('smoke').seeds)"
     folder, n_relations, _ = call(python, "-c", where).split(maxsplit=2)
     assert Path(folder) == inner / "pcfg_artifact" / "expected_results"

@@ -10,7 +10,7 @@ from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.interventions.upper_layers import layer_states, log_probs_above
 from pcfg_artifact.mlm.evaluation import predictions
 from pcfg_artifact.mlm.gpt2 import build_causal_config, build_causal_model
-from pcfg_artifact.mlm.model import Shape
+from pcfg_artifact.mlm.model import parse_shape
 from pcfg_artifact.mlm.next_word_gap import next_word_predictions
 from pcfg_artifact.mlm.optimum import masked_sentences
 from pcfg_artifact.mlm.tokenizer import build_tokenizer
@@ -122,7 +122,7 @@ def test_interventions(model, grammar, gpus):
 
 
 def test_predictions_of_next_words(gpus):
-    config = build_causal_config(Shape(2, 2), n_words=3, width=8, max_length=10, dropout=0.0)
+    config = build_causal_config(parse_shape("A2L2"), n_words=3, width=8, max_length=10, dropout=0.0)
     model, words = build_causal_model(config, 0), [np.array([0, 1, 2]), np.array([2, 1])]
     found, expected = (dict(next_word_predictions(model.to(device), words, 16)) for device in (CUDA, "cpu"))
     assert all(np.array_equal(found[s], expected[s]) for s in (0, 1))

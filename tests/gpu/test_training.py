@@ -10,7 +10,7 @@ import torch
 from pcfg_artifact.mlm import forward, training
 from pcfg_artifact.mlm.data import MaskedCorpus
 from pcfg_artifact.mlm.evaluation import mean_loss
-from pcfg_artifact.mlm.model import Shape, build_config, build_model
+from pcfg_artifact.mlm.model import build_config, build_model, parse_shape
 from pcfg_artifact.mlm.training import Place, Recipe, train
 from pcfg_artifact.parsing.masks import Masking
 from pcfg_artifact.ragged import Ragged
@@ -29,7 +29,7 @@ def small_corpus() -> MaskedCorpus:
 
 
 def run(place: Place, start=None, **options):
-    config = build_config(Shape(2, 1), n_words=N_WORDS, width=16, max_length=25, dropout=0.1)
+    config = build_config(parse_shape("A2L1"), n_words=N_WORDS, width=16, max_length=25, dropout=0.1)
     model = build_model(config, 0)
     progress = train(model, small_corpus(), RECIPE, seed=0, place=place, start=start, **options)
     return model, progress

@@ -10,7 +10,7 @@ from torch import distributed
 
 from pcfg_artifact.mlm.data import MaskedCorpus
 from pcfg_artifact.mlm.evaluation import mean_loss
-from pcfg_artifact.mlm.model import Shape, build_config, build_model
+from pcfg_artifact.mlm.model import build_config, build_model, parse_shape
 from pcfg_artifact.mlm.objectives import objective_of
 from pcfg_artifact.mlm.training import Place, Recipe, train
 from pcfg_artifact.parsing.masks import Masking
@@ -31,7 +31,7 @@ def small_corpus(batch_tokens: int) -> MaskedCorpus:
 def train_small(precision: str, batch_tokens: int, place: Place = Place()):  # noqa: B008
     """(loss of every step with the validation loss last, all weights in one vector)."""
     torch.set_num_threads(1)
-    config = build_config(Shape(2, 2), n_words=N_WORDS, width=32, max_length=20, dropout=0.0)
+    config = build_config(parse_shape("A2L2"), n_words=N_WORDS, width=32, max_length=20, dropout=0.0)
     model = build_model(config, 0).to(getattr(torch, precision))
     place = Place(place.rank, place.world_size, "cpu", precision)
     corpus = small_corpus(batch_tokens)
@@ -46,7 +46,7 @@ def train_causal(place: Place = Place()):  # noqa: B008
     """The same sentences and steps for a causal model, in float64."""
     torch.set_num_threads(1)
     objective = objective_of("C2L2")
-    config = objective.config(Shape.parse("C2L2"), n_words=N_WORDS, width=32, max_length=20, dropout=0.0,
+    config = objective.config(parse_shape("C2L2"), n_words=N_WORDS, width=32, max_length=20, dropout=0.0,
                               initial_scale=0.02, layer_norm="pre")
     model = objective.build(config, 0).double()
     masked = small_corpus(10_000)
@@ -65,7 +65,8 @@ def train_recipe(precision: str, dropout: float, place: Place = Place(), start=N
     sentences = Ragged.from_rows([rng.random(rng.integers(3, 60)) ** 3 * N_WORDS for _ in range(1500)], np.uint16)
     corpus = MaskedCorpus(sentences, n_words=N_WORDS, masking=Masking(0.40), seed=1, batch_size=32, batch_tokens=1024,
                           max_length=126, packing=128)
-    config = build_config(Shape(4, 1), n_words=N_WORDS, width=64, max_length=126, dropout=dropout, layer_norm="pre")
+    config = build_config(parse_shape("A4L1"), n_words=N_WORDS, width=64, max_length=126, dropout=dropout,
+                          layer_norm="pre")
     model = build_model(config, 0)
     place = Place(place.rank, place.world_size, "cpu", precision)
     recipe = Recipe(steps=RECIPE_STEPS[precision], schedule_steps=23_000, warmup_steps=1_380, learning_rate=2e-3,

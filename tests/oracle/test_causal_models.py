@@ -10,14 +10,14 @@ from pcfg_artifact.mlm.causal_start import start_causal
 from pcfg_artifact.mlm.data import NextWordCorpus
 from pcfg_artifact.mlm.forward import to_device
 from pcfg_artifact.mlm.gpt2 import NextWordLoss, build_causal_config, build_causal_model, causal_states
-from pcfg_artifact.mlm.model import CAUSAL, Shape, count_parameters
+from pcfg_artifact.mlm.model import count_parameters, parse_shape
 from pcfg_artifact.ragged import Ragged
 
 N_WORDS, LONGEST = 40, 30
 
 
 def make_model(dropout=0.0):
-    config = build_causal_config(Shape(2, 2, CAUSAL), n_words=N_WORDS, width=32, max_length=LONGEST, dropout=dropout,
+    config = build_causal_config(parse_shape("C2L2"), n_words=N_WORDS, width=32, max_length=LONGEST, dropout=dropout,
                                  initial_scale=0.2)
     return build_causal_model(config, 0).double()
 

@@ -103,10 +103,10 @@ def test_twenty_steps_learn_something(alone):
 
 def test_the_loop_is_adamw_on_the_mean_loss(alone):
     """The slow obvious twin: whole batch at once, full vocabulary projection, torch's own optimiser and scheduler."""
-    from pcfg_artifact.mlm.model import Shape, build_config, build_model
+    from pcfg_artifact.mlm.model import build_config, build_model, parse_shape
 
     corpus = mlm_world.small_corpus(10_000)
-    config = build_config(Shape(2, 2), n_words=mlm_world.N_WORDS, width=32, max_length=20, dropout=0.0)
+    config = build_config(parse_shape("A2L2"), n_words=mlm_world.N_WORDS, width=32, max_length=20, dropout=0.0)
     model = build_model(config, 0).double()
     groups = [{"params": [p for p in model.parameters() if (p.ndim > 1) == decays], "weight_decay": 0.01 * decays}
               for decays in (True, False)]

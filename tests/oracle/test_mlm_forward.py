@@ -8,7 +8,7 @@ from torch.nn import functional
 from pcfg_artifact.mlm import tokenizer as tokens
 from pcfg_artifact.mlm.data import MaskedCorpus
 from pcfg_artifact.mlm.forward import MaskedLoss, encode, to_device
-from pcfg_artifact.mlm.model import Shape, build_config, build_model
+from pcfg_artifact.mlm.model import build_config, build_model, parse_shape
 from pcfg_artifact.parsing.masks import Masking
 from pcfg_artifact.ragged import Ragged
 
@@ -16,7 +16,7 @@ N_WORDS, LONGEST = 40, 30
 
 
 def make_model(layer_norm, dropout=0.0):
-    config = build_config(Shape(2, 2), n_words=N_WORDS, width=32, max_length=LONGEST, dropout=dropout,
+    config = build_config(parse_shape("A2L2"), n_words=N_WORDS, width=32, max_length=LONGEST, dropout=dropout,
                           layer_norm=layer_norm, initial_scale=0.2)
     return build_model(config, 0).double()
 

@@ -7,8 +7,8 @@ import pytest
 
 from pcfg_artifact.grammar import sample_trees
 from pcfg_artifact.mlm.evaluation import as_batch, mean_loss, predictions
-from pcfg_artifact.mlm.gap import group_rows
-from pcfg_artifact.mlm.model import Shape, build_config, build_model
+from pcfg_artifact.mlm.gap import masked_word_groups
+from pcfg_artifact.mlm.model import build_config, build_model, parse_shape
 from pcfg_artifact.mlm.optimum import (
     BINS,
     Gap,
@@ -87,7 +87,7 @@ def test_gap_of_the_optimum_itself_is_zero_and_of_another_model_is_its_divergenc
 
 def test_predictions_one_by_one_equal_padded_batches(tiny_grammar, sentences):
     masked = masked_sentences(tiny_grammar, sentences, NAMED_MASKS["mask 0.40"], seed=0, n=60, max_length=8)
-    config = build_config(Shape(2, 2), n_words=tiny_grammar.n_words, width=16, max_length=10, dropout=0.1)
+    config = build_config(parse_shape("A2L2"), n_words=tiny_grammar.n_words, width=16, max_length=10, dropout=0.1)
     model = build_model(config, 0).double()
     together = dict(predictions(model, masked, 100))
     alone = dict(predictions(model, masked, 1))
@@ -104,12 +104,13 @@ def test_circumstances_and_groups_of_a_masked_word():
     depth = word_depths([(0, 5), (0, 2), (2, 5), (2, 4), (0, 1)], 5)
     assert depth.tolist() == [2, 2, 3, 3, 2]
     known = circumstances([sentence], [depth])
-    assert known["masked_neighbours"].tolist() == [1, 1, 0]
+    assert known["masked neighbours"].tolist() == [1, 1, 0]
     assert known["place"].tolist() == [0, 1, 2]
     gap = Gap(*(np.zeros(3) for _ in range(4)))
-    found = {name: chosen.tolist() for name, chosen in bin_groups({**known, "entropy": gap.entropy}, BINS)}
-    counts = {metric.row: metric.n for metric in group_rows(gap, known, "A4L3", seed=0)}
-    assert [counts[f"A4L3 place {place}"] for place in ("first", "inside", "last")] == [1, 1, 1]
-    assert found["length 1-5"] == [True, True, True]
-    assert found["masked_neighbours 1+"] == [True, True, False]
-    assert sum(np.array(c) for name, c in found.items() if name.startswith("entropy")).tolist() == [1, 1, 1]
+    found = {(group, label): chosen.tolist()
+             for group, label, chosen in bin_groups({**known, "entropy": gap.entropy}, BINS)}
+    counts = {(metric.group, metric.bin): metric.n for metric in masked_word_groups(gap, known, table="masked_words")}
+    assert [counts["place", place] for place in ("first", "inside", "last")] == [1, 1, 1]
+    assert found["length", "1-5"] == [True, True, True]
+    assert found["masked neighbours", "1+"] == [True, True, False]
+    assert sum(np.array(chosen) for (group, _), chosen in found.items() if group == "entropy").tolist() == [1, 1, 1]

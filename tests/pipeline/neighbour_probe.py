@@ -21,7 +21,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class NeighbourProbe:
-    name: ClassVar[str] = "neighbour"
+    name: ClassVar[str] = "nearest neighbour"  # with a space, as anybody may write it
     has_seeds: ClassVar[bool] = False
     uses_gpu: ClassVar[bool] = False
 

@@ -1,5 +1,7 @@
 """The stage `approximate` on a small world: every row and column of its tables, the same whatever the threads."""
 
+from collections import defaultdict
+
 import pytest
 
 from pcfg_artifact import config, pipeline
@@ -7,14 +9,17 @@ from pcfg_artifact.artifacts import Folder, StageDir
 from pcfg_artifact.grammar import PCFG, sample_trees
 from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.machine import Machine
-from pcfg_artifact.owners import tables_of
+from pcfg_artifact.metrics.selection import Numbers
 from pcfg_artifact.stages import approximate
 
-SMALL = ["approximate.n_interminals=[2, 3]", "approximate.n_preterminals=3", "approximate.n_projected=3",
+SMALL = ["approximate.n_interminals=[2, 10]", "approximate.n_preterminals=3", "approximate.n_projected=3",
          "approximate.ranks=[2]", "approximate.ablation_ranks=[2]", "approximate.merged_interminals=[2]",
          "approximate.n_test=20", "approximate.n_training=20", "approximate.n_drawn=10",
          "approximate.n_ablation_test=10", "approximate.n_ablation_drawn=5"]
-COLUMNS = {"sentence_f1", "corpus_f1", "sentence_f1_KIM", "corpus_f1_KIM", "failed", "perplexity", "undefined"}
+SCORES = {("PB", "sentence_f1"), ("PB", "corpus_f1"), ("KIM", "sentence_f1"), ("KIM", "corpus_f1"), ("", "failed"),
+          ("", "perplexity"), ("", "undefined")}
+MODELS = {("exact", None), ("few_preterminals", None), ("few", 2), ("few", 10), ("low_rank", 2), ("merged", 2)}
+ABLATIONS = {("few", None), ("low_rank", 2), ("shared_W", 2), ("all_interminals", 2), ("separate_W", 2)}
 
 
 @pytest.fixture(scope="module")
@@ -43,30 +48,29 @@ def test_number_of_threads_changes_no_number(measured):
     assert measured[0] == measured[1]
 
 
-def test_every_table_has_its_rows_and_columns_for_both_variants(measured):
-    cells = {(metric.table, metric.row): set() for metric in measured[0]}
+def test_every_approximation_has_its_scores_for_both_variants(measured):
+    scores = defaultdict(set)
     for metric in measured[0]:
-        cells[metric.table, metric.row].add(metric.column)
-    expected = {"table1": {"exact", "I=all,P=3", "I=2,P=3", "I=3,P=3"},
-                "table2": {"I=2,P=3", "I=3,P=3", "k=2,I=3,P=3"}, "merged": {"I=2,P=3"}}
-    for suffix in ("", "_novm"):
-        for table, rows in expected.items():
-            assert {row for name, row in cells if name == table + suffix} == rows
-        ablations = {row for name, row in cells if name == "ablation" + suffix}
-        assert {"few", "low rank, k=2", "shared W, k=2", "all interminals, k=2", "separate W, k=2"} <= ablations
-    for columns in cells.values():
-        assert columns >= COLUMNS
+        scores[metric.table, metric.grammar, metric.model, metric.size].add((metric.convention, metric.metric))
+    for grammar in ("vm", "novm"):
+        for table, models in (("approximation", MODELS), ("ablation", ABLATIONS)):
+            found = {key[2:] for key in scores if key[:2] == (table, grammar)}
+            assert models <= found if table == "ablation" else models == found
+            assert all(scores[table, grammar, *model] >= SCORES for model in models)
+        # the paper gives the cost of 10 in-terminals, not that of 2
+        assert {key[2:] for key in scores if key[:2] == ("approximation_cost", grammar)} == {("few", 10)}
+        assert scores["approximation_cost", grammar, "few", 10] == {
+            ("", "perplexity"), ("PB", "sentence_f1"), ("PB", "corpus_f1")}
+    assert {table for table, *_ in scores} == {"approximation", "ablation", "approximation_cost"}
 
 
-def test_exact_row_is_never_worse_at_predicting_and_merged_grammars_never_fail(measured):
-    value = {(metric.table, metric.row, metric.column): metric.value for metric in measured[0]}
-    for suffix in ("", "_novm"):
-        exact = value["table1" + suffix, "exact", "perplexity"]
-        assert all(v >= exact - 1e-9 for (table, _, column), v in value.items()
-                   if table in ("table1" + suffix, "merged" + suffix) and column == "perplexity")
-        assert value["merged" + suffix, "I=2,P=3", "failed"] == 0.0
-        assert value["merged" + suffix, "I=2,P=3", "undefined"] == 0.0
-
-
-def test_only_tables_of_the_stage_are_written(measured):
-    assert {metric.table for metric in measured[0]} == set(tables_of("approximate"))
+def test_exact_inference_is_never_worse_at_predicting_and_merged_grammars_never_fail(measured):
+    numbers = Numbers(measured[0])
+    for grammar in ("vm", "novm"):
+        of_grammar = {"table": "approximation", "grammar": grammar}
+        exact, = numbers.select({**of_grammar, "model": "exact", "metric": "perplexity"})
+        every = numbers.select({**of_grammar, "model": "all", "size": "all", "metric": "perplexity"})
+        assert len(every) == len(MODELS)
+        assert all(metric.value >= exact.value - 1e-9 for metric in every if metric.model != "low_rank")
+        merged = numbers.select({**of_grammar, "model": "merged", "size": 2, "metric": ["failed", "undefined"]})
+        assert [metric.value for metric in merged] == [0.0, 0.0]

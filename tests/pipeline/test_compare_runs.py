@@ -26,10 +26,10 @@ def test_two_runs_of_one_seed_are_equal(runs, capsys):
 
 
 def test_two_seeds_differ_where_sampling_does_and_sizes_decide_the_order(runs, tmp_path, capsys):
-    main(["compare", str(runs / "first"), str(runs / "other"), "--out", str(tmp_path / "out.csv")])
+    assert main(["compare", str(runs / "first"), str(runs / "other"), "--out", str(tmp_path / "out.csv")]) == 1
     found = pd.read_csv(tmp_path / "out.csv")
     assert len(found)
     assert set(found["table"]) == {"sample"}
-    assert found["size"].is_monotonic_decreasing
-    assert (found["size"] == (found["a"] - found["b"]).abs() / found[["a", "b"]].abs().max(axis=1)).all()
-    assert f"{len(found)} numbers differ, 0 of them judged" in capsys.readouterr().out
+    assert found["difference"].is_monotonic_decreasing
+    assert (found["difference"] == (found["a"] - found["b"]).abs() / found[["a", "b"]].abs().max(axis=1)).all()
+    assert f"{len(found)} numbers differ" in capsys.readouterr().out

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from pcfg_artifact import cli, config, pipeline
-from pcfg_artifact.artifacts import read_metrics
+from pcfg_artifact.artifacts import Folder
 from pcfg_artifact.grammar import PCFG, sample_trees
-from pcfg_artifact.owners import tables_of
+from pcfg_artifact.metrics.selection import Numbers
 from pcfg_artifact.parsing import inside_outside, labelled_recall
 
 SMALL = ["sample.n_pretraining=10", "sample.n_validation=300", "sample.n_probe_train=5", "sample.n_probe_test=5",
@@ -37,38 +37,45 @@ def finished(treebank, tmp_path_factory):
     return out
 
 
-@pytest.mark.parametrize("stage", ["grammar", "sample", "construct"])
+TABLES = {"grammar": {"grammar", "frequency", "treebank"}, "sample": {"sample"},
+          "construct": {"sizes", "agreement", "constructed"}}
+
+
+@pytest.mark.parametrize("stage", TABLES)
 def test_only_tables_of_the_stage_are_written(finished, stage):
-    tables = {metric.table for metric in read_metrics(finished / stage / "metrics.csv")}
-    assert tables
-    assert tables <= set(tables_of(stage))
+    assert {metric.table for metric in Folder(finished / stage).metrics()} == TABLES[stage]
 
 
-def test_every_construction_is_measured_and_agrees(finished):
-    metrics = {metric.key[:3]: metric.value for metric in read_metrics(finished / "construct" / "metrics.csv")}
-    for row in ("theorem_3.1", "theorem_3.2", "few", "low_rank", "few novm", "low_rank novm", "low_rank dense"):
-        for chart in ("inside", "outside"):
-            assert metrics["agreement", row, chart] <= 1e-9
-    assert metrics["agreement", "theorem_3.1", "one_mask"] <= 1e-9
-    for row in ("few", "low_rank", "few novm", "low_rank novm"):
-        assert metrics["agreement", row, "spans within 1e-9 end to end"] == 1
-    for row in ("theorem_3.1", "theorem_3.2"):
-        assert [c for _, r, c in metrics if r == row and c.startswith("layer")] \
-            == [f"layer {n}" for n in range(1, 24)]  # 2L - 1 with L = 12
-        assert {"inside length 5", "outside length 8"} <= {c for _, r, c in metrics if r == row}
+@pytest.fixture(scope="module")
+def numbers(finished) -> Numbers:
+    return Numbers(Folder(finished / "construct").metrics())
 
 
-def test_sizes_stand_beside_the_claims(finished):
-    metrics = {metric.key[:3]: metric.value for metric in read_metrics(finished / "construct" / "metrics.csv")}
-    grammar = PCFG.load(finished / "grammar" / "vm")
-    n = grammar.n_nonterminals
-    assert metrics["sizes", "theorem_3.2 dimensions", "claimed"] == 2 * n * 12 + 1
-    assert metrics["sizes", "theorem_3.2 dimensions", "built"] == 2 * n * 12 + 1
-    assert metrics["sizes", "theorem_3.1 dimensions", "built"] == (4 * n + 1) * 12
-    assert metrics["sizes", "low_rank heads", "built"] == 2
-    for row in ("theorem_3.1", "theorem_3.2", "few", "low_rank"):
-        for size in ("layers", "heads"):
-            assert metrics["sizes", f"{row} {size}", "built"] <= metrics["sizes", f"{row} {size}", "claimed"]
+def test_every_construction_is_measured_and_agrees(numbers):
+    theorems = {"table": "agreement", "model": ["theorem_3.1", "theorem_3.2"]}
+    approximations = {"table": "agreement", "model": ["few", "low_rank"], "grammar": ["vm", "novm"]}
+    dense = {"table": "agreement", "model": "low_rank_dense", "grammar": ["vm", "novm"]}
+    for models in (theorems, approximations, dense):
+        assert all(m.value <= 1e-9 for m in numbers.select({**models, "metric": ["inside", "outside"]}))
+    assert all(m.value <= 1e-9 for m in numbers.select({**theorems, "metric": "one_mask"}))
+    assert all(m.value == 1 for m in numbers.select({**approximations, "metric": "spans_within_1e-9"}))
+    for model in ("theorem_3.1", "theorem_3.2"):
+        by_layer = numbers.select({**theorems, "model": model, "layer": "all", "metric": "inside_or_outside"})
+        assert [m.layer for m in by_layer] == list(range(1, 24))  # 2L - 1 with L = 12
+    by_length = {**theorems, "group": "sentence length", "index": [5, 8], "metric": ["inside", "outside"]}
+    assert len(numbers.select(by_length)) == 2 * 2 * 2
+
+
+def test_sizes_stand_beside_the_claims(finished, numbers):
+    sizes = {(m.grammar, m.model, m.metric, m.group): m.value for m in numbers.of_table("sizes")}
+    n = PCFG.load(finished / "grammar" / "vm").n_nonterminals
+    assert sizes["", "theorem_3.2", "dimensions", "claimed"] == 2 * n * 12 + 1
+    assert sizes["", "theorem_3.2", "dimensions", "built"] == 2 * n * 12 + 1
+    assert sizes["", "theorem_3.1", "dimensions", "built"] == (4 * n + 1) * 12
+    assert sizes["vm", "low_rank", "heads", "built"] == 2
+    for grammar, model, metric, group in sizes:
+        if group == "built" and metric in ("layers", "heads"):
+            assert sizes[grammar, model, metric, "built"] <= sizes[grammar, model, metric, "claimed"]
 
 
 def test_the_example_is_the_parse_of_inside_outside_with_every_cell_filled_once(finished):

@@ -8,17 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pcfg_artifact import cells, cli, storage
+from pcfg_artifact import cli, storage
 from pcfg_artifact.artifacts import StageDir
-from pcfg_artifact.cells import Cell
 from pcfg_artifact.config import SampleConfig, load_profile
 from pcfg_artifact.encoders import causal_folders, model_folders
 from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.machine import Machine
-from pcfg_artifact.owners import tables_of
+from pcfg_artifact.metrics.models import roles_of
+from pcfg_artifact.metrics.schema import Metric
+from pcfg_artifact.metrics.selection import Numbers
 from pcfg_artifact.parsing import next_words
-from pcfg_artifact.roles import roles_of
 from pcfg_artifact.stages import incremental, pretrain, sample
 
 MACHINE = Machine("cpu", 2)
@@ -61,12 +61,25 @@ def finished(world) -> StageDir:
 
 
 @pytest.fixture(scope="module")
-def rows(finished) -> dict[Cell, float]:
-    return {Cell(m.table, m.row, m.column): m.value for m in finished.metrics()}
+def numbers(finished) -> Numbers:
+    return Numbers(finished.metrics())
+
+
+def next_word(numbers: Numbers, metric: str) -> Metric:
+    found, = numbers.select({"table": "next_words", "model": "C2L2", "metric": metric})
+    return found
+
+
+def explained(numbers: Numbers, model: str, **question) -> float:
+    """Of the drawn trees, by exact inference or a model's best layer."""
+    layer = {} if model.startswith("exact") else {"layer": "best"}
+    found, = numbers.select({"table": "incremental", "model": model, "setting": "tree", "metric": "explained", **layer,
+                             **question})
+    return found.value
 
 
 def test_only_tables_of_the_stage_are_written_and_no_hidden_state_stays(finished):
-    assert {metric.table for metric in finished.metrics()} == set(tables_of("incremental"))
+    assert {metric.table for metric in finished.metrics()} == {"next_words", "incremental", "settled"}
     assert not finished.path("states").exists()
 
 
@@ -74,8 +87,7 @@ def test_a_causal_model_is_no_masked_model_for_any_reader(world):
     pretrained = inputs_of(world)["pretrain"]
     assert set(model_folders(pretrained)) == {"A2L2"}
     assert set(causal_folders(pretrained)) == {"C2L2"}
-    tables = {(m.table, m.row.split()[0]) for m in StageDir(world / "pretrain").metrics()}
-    assert not [row for _, row in tables if row.startswith("C")]
+    assert {m.model for m in StageDir(world / "pretrain").metrics()} == {"A2L2", "exact"}
     assert roles_of(["A2L2", "C2L2"]).models == ("A2L2",)
 
 
@@ -107,19 +119,21 @@ def test_the_folder_loads_with_no_code_of_ours(world):
     assert run.stdout.split()[-1].startswith("noun")
 
 
-def test_the_model_lies_between_the_optimum_and_unigram(rows):
-    found = {column: rows[cells.next_word("C2L2", column)] for column in
-             ("model", "exact", "unigram", "kl", "excess", "excess_standard_error", "closed")}
-    assert found["model"] < found["unigram"]
-    assert found["excess"] > -4 * found["excess_standard_error"]  # so small a model may reach the optimum
-    assert found["excess"] == pytest.approx(np.log(found["model"] / found["exact"]))
-    assert found["kl"] == pytest.approx(found["excess"], abs=4 * found["excess_standard_error"])
-    assert found["closed"] == pytest.approx(1, abs=0.1)
-    by_position = [cells.next_word_gap("C2L2", cells.gap_group("position", label), "kl") for label in ("0", "1", "2-3")]
-    assert all(rows[cell] >= 0 for cell in by_position)
+def test_the_model_lies_between_the_optimum_and_unigram(numbers):
+    model, exact, unigram, kl, closed = (next_word(numbers, metric).value for metric in
+                                         ("perplexity", "exact_perplexity", "unigram_perplexity", "kl", "closed"))
+    excess = next_word(numbers, "excess")
+    assert model < unigram
+    assert excess.value > -4 * excess.error  # so small a model may reach the optimum
+    assert excess.value == pytest.approx(np.log(model / exact))
+    assert kl == pytest.approx(excess.value, abs=4 * excess.error)
+    assert closed == pytest.approx(1, abs=0.1)
+    by_position = numbers.select({"table": "next_words", "model": "C2L2", "group": "position", "bin": ["0", "1", "2-3"],
+                                  "metric": "kl"})
+    assert all(metric.value >= 0 for metric in by_position)
 
 
-def test_the_exact_column_is_the_sentences_own_probability(world, finished, rows):
+def test_the_exact_column_is_the_sentences_own_probability(world, finished, numbers):
     """The mean surprisal of words and ends is that of whole sentences by Inside-Outside."""
     from pcfg_artifact.parsing import inside_outside
 
@@ -127,32 +141,35 @@ def test_the_exact_column_is_the_sentences_own_probability(world, finished, rows
     sentences = [s for s in inputs.sentences("validation").rows() if len(s) <= 28][:120]
     charts = inside_outside(inputs.pcfg(), sentences)
     loss = -sum(chart.log_prob for chart in charts) / sum(len(s) + 1 for s in sentences)
-    assert np.log(rows[cells.next_word("C2L2", "exact")]) == pytest.approx(loss, rel=1e-9)
+    assert np.log(next_word(numbers, "exact_perplexity").value) == pytest.approx(loss, rel=1e-9)
 
 
-def test_no_probe_of_a_causal_model_explains_more_than_exact_inference(rows):
-    questions = ["span 2", "span 3", "span 5", "span 2 +1", "span 2 +2", "open", "relative depth"]
-    for question in questions:
-        so_far, whole, causal, untrained, masked = (rows[Cell("incremental", question, source)] for source in
-                                                    ("exact so far", "exact whole", "C2L2", "C2L2-random", "A2L2"))
+def test_no_probe_of_a_causal_model_explains_more_than_exact_inference(numbers):
+    n_open = {"group": "open constituents"}
+    for question in (*({"group": "span end", "width": width, "index": 0} for width in (2, 3, 5)),
+                     *({"group": "span end", "width": 2, "index": delay} for delay in (1, 2)), n_open,
+                     {"group": "relative depth"}):
+        so_far, whole, causal, untrained, masked = (
+            explained(numbers, model, **question)
+            for model in ("exact so far", "exact whole", "C2L2", "C2L2-random", "A2L2"))
         assert causal <= so_far + NOISE
         assert so_far <= whole + NOISE
         assert max(untrained, masked) <= 1
     # What this grammar says so far, exactly: each noun phrase is two words long or goes on.
-    assert rows[Cell("incremental", "open", "C2L2")] > rows[Cell("incremental", "open", "C2L2-random")]
-    layers = {cell.column for cell in rows if cell.table == "figure_incremental"}
-    assert layers == {"L0", "L1", "L2"}
+    assert explained(numbers, "C2L2", **n_open) > explained(numbers, "C2L2-random", **n_open)
+    assert {m.layer for m in numbers.of_table("incremental") if not m.model.startswith("exact")} == {0, 1, 2}
 
 
-def test_every_word_settles_more(rows):
-    order = ["j", "j+1", "j+2", "end"]
-    bits = [rows[Cell("settled", when, "bits a word")] for when in order]
+def test_every_word_settles_more(numbers):
+    found = [*numbers.select({"table": "settled", "group": "span end", "index": [0, 1, 2], "metric": "bits"}),
+             *numbers.select({"table": "settled", "group": "sentence end", "metric": "bits"})]
+    bits = [metric.value for metric in found]
     assert bits[0] > bits[1] > 0
     # Short sentences were chosen, which tells of the end beforehand: not every step need be one forward.
     assert (np.diff(bits) < NOISE).all()
 
 
-def test_surprisal_of_the_tool_is_the_stages(world, rows, tmp_path, capsys):
+def test_surprisal_of_the_tool_is_the_stages(world, numbers, tmp_path, capsys):
     """`surprisal --model` on a causal model of a run: its word-level tokenizer, sentence marks and all."""
     inputs = inputs_of(world)
     grammar = inputs.pcfg()
@@ -164,7 +181,7 @@ def test_surprisal_of_the_tool_is_the_stages(world, rows, tmp_path, capsys):
     header, *lines = capsys.readouterr().out.splitlines()
     column = header.split("\t").index("model_surprisal")
     bits = [float(line.split("\t")[column]) for line in lines]
-    assert np.mean(bits) * np.log(2) == pytest.approx(np.log(rows[cells.next_word("C2L2", "model")]), abs=1e-4)
+    assert np.mean(bits) * np.log(2) == pytest.approx(np.log(next_word(numbers, "perplexity").value), abs=1e-4)
 
 
 def test_on_fresh_text_the_optimum_is_the_mean_surprisal_of_sentences_within_three_standard_errors(world):

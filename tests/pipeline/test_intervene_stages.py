@@ -2,11 +2,12 @@
 
 import dataclasses
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from pcfg_artifact import cells, config, pipeline, storage
+from pcfg_artifact import config, pipeline, storage
 from pcfg_artifact.artifacts import Folder
 from pcfg_artifact.corpora import read_corpora
 from pcfg_artifact.encoders import kept_folders, load_encoder
@@ -14,9 +15,11 @@ from pcfg_artifact.errors import CorruptArtifact
 from pcfg_artifact.grammar import PCFG, sample_trees
 from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.machine import Machine
+from pcfg_artifact.metrics.selection import Numbers
 from pcfg_artifact.mlm.training import kept_steps
-from pcfg_artifact.owners import tables_of
 from pcfg_artifact.parsing.prefix import incremental_posteriors
+from pcfg_artifact.probing.probes import PROBES
+from pcfg_artifact.probing.settings import TREEBANK
 from pcfg_artifact.stages.dynamics import scored_so_far
 from pcfg_artifact.workers.jobs import read_finished
 
@@ -34,7 +37,8 @@ SMALL = ["grammar.cutoff=0", "sample.n_pretraining=300", "sample.n_validation=60
          "pretrain.validate_every=40", "pretrain.save_every=15", "pretrain.n_curve=20", "pretrain.n_exact=20",
          "pretrain.initialisation=random", "probe.n_train=100", "probe.n_test=50", "probe.max_length=12",
          "probe.widths=[2, 3]", "probe.epochs=2", "probe.milestones=[1]", "probe.n_seeds=1",
-         "probe.linear_iterations=20", "probe.n_scatter=10", "probe.adjacent=none", "attention.max_length=12",
+         "probe.linear_iterations=20", "probe.probes=[linear, 2-layer, nearest neighbour]",
+         "probe.n_scatter=10", "probe.adjacent=none", "attention.max_length=12",
          "incremental.max_length=12", "incremental.n_exact=20", "incremental.n_train=60", "incremental.n_test=20",
          "intervene.max_length=12", "intervene.n_train=80", "intervene.n_test=60", "intervene.widths=[3, 5]",
          "intervene.n_questions=25", "intervene.n_constructed=12", "intervene.constructed_length=9",
@@ -46,16 +50,22 @@ STAGES = ("grammar", "sample", "marginals", "pretrain", "probe", "incremental", 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
+    """A run with a probe that this test brings: worker processes of all stages must find it."""
     root = tmp_path_factory.mktemp("interventions")
     (root / "bank.trees").write_text("".join(f"{tree}\n" for tree in sample_trees(SOURCE, 400, 1, max_length=14)))
     profile = config.load_profile("smoke", SMALL, str(root / "bank.trees"))
-    for stage in STAGES:
-        pipeline.run(profile, root / "run", pipeline.select(only=stage))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(Path(__file__).parent))
+        from neighbour_probe import NeighbourProbe
+
+        patch.setitem(PROBES, NeighbourProbe.name, NeighbourProbe)
+        for stage in STAGES:
+            pipeline.run(profile, root / "run", pipeline.select(only=stage))
     return profile, root / "run"
 
 
-def numbers(run, stage: str) -> dict[cells.Cell, float]:
-    return {cells.Cell(m.table, m.row, m.column): m.value for m in Folder(run[1] / stage).metrics()}
+def numbers(run, stage: str) -> Numbers:
+    return Numbers(Folder(run[1] / stage).metrics())
 
 
 def test_models_are_kept_at_steps_that_grow_and_can_be_loaded(run):
@@ -89,54 +99,56 @@ def test_a_kept_model_that_was_changed_is_found(run, tmp_path):
         file.write_text(text)
 
 
-@pytest.mark.parametrize("stage", ["intervene", "dynamics"])
-def test_the_stages_write_their_tables(run, stage):
-    assert {cell.table for cell in numbers(run, stage)} == set(tables_of(stage))
+@pytest.mark.parametrize(("stage", "tables"), [("intervene", {"interventions"}),
+                                               ("dynamics", {"dynamics", "half_way"})])
+def test_the_stages_write_their_tables(run, stage, tables):
+    assert {metric.table for metric in numbers(run, stage).metrics} == tables
 
 
 def test_every_slope_has_its_error_and_its_controls(run):
     found = numbers(run, "intervene")
-    for way in ("linear probe", "2-layer probe", "random direction", "control task", "spans of other sentences"):
-        for column in ("slope", "slope error"):
-            assert cells.intervention("A2L2", way, column) in found, (way, column)
-            assert cells.intervention("A2L2-random", way, column) in found
-    assert {cell.row for cell in found if cell.table == "figure_interventions"} >= {
-        f"A2L2 linear probe L{layer}" for layer in range(3)}
-    # after the last layer nothing travels
-    assert found[cells.intervention_by_layer("A2L2", "linear probe", 2, "slope")] == pytest.approx(0, abs=1e-6)
-    assert found[cells.intervention("A2L2", "linear probe", "completeness")] > 0
+    ways = ["linear", "2-layer", "nearest neighbour", "random direction", "control task", "spans of other sentences"]
+    slopes = {"table": "interventions", "metric": "slope"}
+    for metric in found.select({**slopes, "model": ["A2L2", "A2L2-random"], "layer": "middle", "probe": ways}):
+        assert metric.error is not None, metric
+    by_layer = found.select({**slopes, "model": "A2L2", "layer": [0, 1, 2], "probe": "linear"})
+    assert by_layer[2].value == pytest.approx(0, abs=1e-6)  # after the last layer nothing travels
+    completeness, = found.select({**slopes, "model": "A2L2", "layer": "middle", "probe": "linear",
+                                  "metric": "completeness"})
+    assert completeness.value > 0
 
 
 def test_the_positive_control_is_exact(run):
-    found = numbers(run, "intervene")
-    assert found[cells.intervention(cells.CONSTRUCTED, "", "slope off by")] < 1e-6
-    assert found[cells.intervention(cells.CONSTRUCTED, "", "chart error")] < 1e-9
-    assert found[cells.intervention(cells.CONSTRUCTED, "", "agreeing signs")] == 1.0
+    slope_off_by, chart_error, agreeing_signs = numbers(run, "intervene").select(
+        {"table": "interventions", "model": "theorem_3.2", "metric": ["slope_off_by", "chart_error", "agreeing_signs"]})
+    assert slope_off_by.value < 1e-6
+    assert chart_error.value < 1e-9
+    assert agreeing_signs.value == 1.0
 
 
 @pytest.mark.parametrize("model", ["A2L2", "C2L2"])
 def test_curves_have_a_point_for_every_kept_step(run, model):
     found = numbers(run, "dynamics")
-    quantities = {"loss above optimum", "tree F1", "marginals width 2", "marginals width 3", "attended distance L1",
-                  "attended distance L2"}
+    steps = [0, *kept_steps(40, 3), 40]
+    read = {"probe": "linear", "setting": "treebank"}
+    curves = [{"metric": "excess"}, {**read, "input": "EOS", "convention": "PB", "metric": "sentence_f1"},
+              {**read, "width": [2, 3], "metric": "pearson"},
+              {"setting": "treebank", "layer": [1, 2], "metric": "attended_distance"}]
     if model == "A2L2":  # interventions are on masked words
-        quantities |= {"intervention slope", "random direction slope"}
-    rows = {cell.row for cell in found if cell.table == "figure_dynamics" and not cell.row.endswith("error")}
-    assert {row for row in rows if cells.has_model(row, model)} == {f"{model} {quantity}" for quantity in quantities}
-    for quantity in quantities:
-        steps = {cells.STEP.index(cell.column) for cell in found
-                 if (cell.table, cell.row) == ("figure_dynamics", f"{model} {quantity}")}
-        assert steps == {0, *kept_steps(40, 3), 40}, quantity
-    last = found[cells.while_training(model, "loss above optimum", 40)]
-    assert 0 < last < found[cells.while_training(model, "loss above optimum", 0)]
-    assert cells.half_way(model, "loss above optimum") in found
+        curves.append({"probe": ["linear", "random direction"], "metric": "slope"})
+    points = [found.select({"table": "dynamics", "model": model, "step": steps, **curve}) for curve in curves]
+    assert sum(map(len, points)) == sum(metric.model == model for metric in found.of_table("dynamics"))
+    first, *_, last = points[0]
+    assert 0 < last.value < first.value
+    half_way, = found.select({"table": "half_way", "model": model, "metric": "excess"})
+    assert 0 < half_way.value < 40
 
 
 def test_a_causal_model_is_asked_for_what_the_words_so_far_say(run):
     """Its spans have their probability given the words up to their end, those without a score none."""
     inputs = Inputs({stage: run[1] / stage for stage in STAGES[:-1]}, "none")
     grammar = inputs.pcfg()
-    train = read_corpora(inputs, 12, 10, 5)[0][cells.TREEBANK.training.name]
+    train = read_corpora(inputs, 12, 10, 5)[0][TREEBANK.training.name]
     train = dataclasses.replace(train, scores=[None, *train.scores[1:]])
     scores = scored_so_far(grammar, train, Machine("cpu", 2)).scores
     assert scores[0] is None
@@ -147,11 +159,10 @@ def test_a_causal_model_is_asked_for_what_the_words_so_far_say(run):
 
 
 def test_the_loss_of_a_causal_model_is_that_of_the_stage_before(run):
-    """The last point of the curve, and the table `next_word`, on the same 20 sentences of at most 12 words."""
-    perplexity = {column: numbers(run, "incremental")[cells.next_word("C2L2", column)] for column in ("model", "exact")}
-    found = numbers(run, "dynamics")
-    expected = np.log(perplexity["model"] / perplexity["exact"])
-    assert found[cells.while_training("C2L2", "loss above optimum", 40)] == pytest.approx(expected, rel=1e-6)
+    """The last point of the curve, and the table `next_words`, on the same 20 sentences of at most 12 words."""
+    expected, = numbers(run, "incremental").select({"table": "next_words", "model": "C2L2", "metric": "excess"})
+    found, = numbers(run, "dynamics").select({"table": "dynamics", "model": "C2L2", "step": 40, "metric": "excess"})
+    assert found.value == pytest.approx(expected.value, rel=1e-6)
 
 
 def test_a_finished_stage_is_not_run_again(run, capsys):

@@ -8,7 +8,7 @@ from pcfg_artifact.cli import main
 from pcfg_artifact.config import load_profile
 from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.machine import Machine
-from pcfg_artifact.owners import tables_of
+from pcfg_artifact.metrics.selection import Numbers
 from pcfg_artifact.parsing import inside_outside, labelled_recall, masked_word_distribution, span_f1
 from pcfg_artifact.parsing.charts import cell_bounds
 from pcfg_artifact.stages import marginals
@@ -49,12 +49,16 @@ def test_span_scores_trees_and_log_probabilities_are_those_of_the_reference(out)
         assert spans.row(s).reshape(-1, 2).tolist() == [list(span) for span in labelled_recall(chart)]
         assert log_probs[s] == pytest.approx(chart.log_prob)
     assert (attempts == 0).any()
-    metrics = {metric.key[:3]: metric.value for metric in folder.metrics()}
+    numbers = Numbers(folder.metrics())
     chosen = [s for s in range(len(trees)) if attempts[s]]
     f1 = span_f1([trees[s] for s in chosen], [list(map(tuple, spans.row(s).reshape(-1, 2).tolist())) for s in chosen])
-    assert metrics["marginals", "IO", "PTB sentence_f1"] == pytest.approx(f1.sentence)
-    assert metrics["marginals", "ceiling", "PTB corpus_f1"] == 100.0
-    assert metrics["marginals", "zero_probability", "PTB too long"] == (attempts == 0).sum()
+    of_treebank = {"table": "parsers", "setting": "treebank"}
+    found, = numbers.select({**of_treebank, "model": "IO", "convention": "PB", "metric": "sentence_f1"})
+    ceiling, = numbers.select({**of_treebank, "model": "ceiling", "convention": "PB", "metric": "corpus_f1"})
+    too_long, = numbers.select({**of_treebank, "model": "IO", "metric": "too_long"})
+    assert found.value == pytest.approx(f1.sentence)
+    assert ceiling.value == 100.0
+    assert too_long.value == (attempts == 0).sum()
 
 
 def test_training_sentences_beyond_the_limit_have_empty_rows(out):
@@ -70,16 +74,17 @@ def test_the_one_mask_optimum_is_the_perplexity_of_single_masks(out):
     chosen = short[:SIZES["marginals.n_masked"]]
     log_probs = [np.log(masked_word_distribution(grammar, row.astype(int), [t])[0, row[t]])
                  for row in chosen for t in range(len(row))]
-    metrics = {metric.key[:3]: metric for metric in Folder(out / "marginals").metrics()}
-    optimum = metrics["optimum", "1-mask", "validation"]
+    found = {(metric.model, metric.input): metric for metric in Folder(out / "marginals").metrics()
+             if metric.table == "optimum"}
+    optimum = found["exact", "one mask"]
     assert optimum.value == pytest.approx(np.exp(-np.mean(log_probs)))
     assert optimum.n == len(log_probs)
-    rows = {row for table, row, _ in metrics if table == "optimum"}
-    assert rows == {"1-mask", "mask 0.15", "mask 0.40", "corrupt 0.15", "unigram"}
+    assert found.keys() == {("unigram", ""), *(("exact", masks) for masks in
+                                               ("one mask", "mask 0.15", "mask 0.40", "corrupt 0.15"))}
 
 
 def test_only_tables_of_the_stage_are_written(out):
-    assert {metric.table for metric in Folder(out / "marginals").metrics()} == set(tables_of("marginals"))
+    assert {metric.table for metric in Folder(out / "marginals").metrics()} == {"parsers", "optimum"}
 
 
 def test_a_machine_with_a_gpu_leaves_inside_outside_on_the_cpu(out):

@@ -21,7 +21,8 @@ from pcfg_artifact.errors import StageError
 from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.machine import Machine
-from pcfg_artifact.owners import tables_of
+from pcfg_artifact.metrics.selection import Numbers
+from pcfg_artifact.mlm.model_card import PERPLEXITIES
 from pcfg_artifact.stages import pretrain, sample
 from pcfg_artifact.workers import jobs, launch, trainer
 
@@ -86,26 +87,31 @@ def test_models_load_with_no_code_of_ours(finished):
 
 
 def test_rows_have_perplexities_between_the_optimum_and_unigram(finished):
-    rows = {(m.table, m.row, m.column): m.value for m in finished.metrics()}
+    numbers = Numbers(finished.metrics())
     for model in SMALL["models"]:
-        unigram = rows["against_optimum", f"{model} mask 0.15", "unigram"]
-        assert rows["table3", model, "validation_perplexity"] < 0.5 * unigram
         for masks in ("mask 0.15", "mask 0.40", "corrupt 0.15"):
-            row = f"{model} {masks}"
+            excess, kl, exact, unigram = numbers.select({"table": "masked_words", "model": model, "input": masks,
+                                                         "metric": ["excess", "kl", *PERPLEXITIES[1:]]})
             # No model can be better than the optimum by more than noise: if one is, something is wrong.
-            assert rows["against_optimum", row, "excess"] > -3 * rows["against_optimum", row, "excess_standard_error"]
-            assert rows["against_optimum", row, "kl"] > 0
-            assert rows["against_optimum", row, "exact"] < rows["against_optimum", row, "unigram"]
-        assert rows["loss_curve", model, "step 60 validation"] < rows["loss_curve", model, "step 20 validation"]
+            assert excess.value > -3 * excess.error
+            assert kl.value > 0
+            assert exact.value < unigram.value
+        perplexity, = numbers.select({"table": "perplexity", "model": model, "group": "validation",
+                                      "metric": "perplexity"})
+        assert perplexity.value < 0.5 * unigram.value  # unigrams know nothing of masks
+        early, late = numbers.select({"table": "loss_curve", "model": model, "group": "validation", "step": [20, 60],
+                                      "metric": "loss"})
+        assert late.value < early.value
     assert {"tokens_per_second", "padding_share", "peak_memory_mb", "world_size"} <= finished.facts["A2L1"].keys()
 
 
 def test_every_saved_model_has_a_card_with_its_data_recipe_and_distance_from_the_optimum(finished):
-    rows = {(m.table, m.row, m.column): m.value for m in finished.metrics()}
+    numbers = Numbers(finished.metrics())
     for model in SMALL["models"]:
         text = finished.text(f"models/{model}/README.md")
-        found = [rows["against_optimum", f"{model} mask 0.15", column] for column in ("model", "exact", "unigram")]
-        assert "| mask 0.15 | " + " | ".join(f"{value:.2f}" for value in found) in text
+        found = numbers.select({"table": "masked_words", "model": model, "input": "mask 0.15",
+                                "metric": list(PERPLEXITIES)})
+        assert "| mask 0.15 | " + " | ".join(f"{metric.value:.2f}" for metric in found) in text
         assert f"| learning rate | {small_config().learning_rate} |" in text
         assert "sentences drawn from a PCFG" in text
         assert "before its first step" in finished.text(f"untrained/{model}/README.md")
@@ -218,7 +224,7 @@ def test_a_model_of_another_vocabulary_is_refused(finished, run_folder, tmp_path
 
 
 def test_only_tables_of_the_stage_are_written(finished):
-    assert {metric.table for metric in finished.metrics()} == set(tables_of("pretrain"))
+    assert {metric.table for metric in finished.metrics()} == {"perplexity", "loss_curve", "masked_words"}
 
 
 @pytest.mark.parametrize(("machine", "order"), [(Machine("cpu", 2), ["A1L2", "C1L2", "A2L1"]),

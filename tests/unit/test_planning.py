@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from pcfg_artifact import cells, pipeline
+from pcfg_artifact import pipeline
 from pcfg_artifact.config import load_profile
 from pcfg_artifact.machine import Machine
-from pcfg_artifact.mlm.model import Shape
+from pcfg_artifact.metrics.models import roles_of, untrained
+from pcfg_artifact.mlm.model import parse_shape
 from pcfg_artifact.planning import describe, n_fits
-from pcfg_artifact.roles import roles_of, untrained
+from pcfg_artifact.probing.settings import SETTINGS
 from pcfg_artifact.stage_work import MEASURED, WORK
 from pcfg_artifact.stages.probe import tasks_of
 from pcfg_artifact.workers.probe_fits import Context
@@ -22,10 +23,10 @@ def test_fits_are_counted_as_the_stage_makes_them(name):
     base = roles_of(profile.pretrain.models).base
     probes = dict.fromkeys(profile.probe.probes)
     context = Context(profile.probe, probes, {}, base, {}, Machine("cpu", 1), Path("none"), Path("none"))
-    context.last.update({model: Shape.parse(model).n_layers for model in profile.pretrain.models})
+    context.last.update({model: parse_shape(model).layers for model in profile.pretrain.models})
     if profile.probe.random_weights:
         context.last[untrained(base)] = context.last[base]
-    n_trainings = len({setting.training for setting in cells.SETTINGS})
+    n_trainings = len({setting.training for setting in SETTINGS})
     slow = sum(len(tasks_of(context, unit)) for model in context.last for unit in context.units(model))
     assert n_fits(profile, "probe") == slow * n_trainings
 
@@ -64,14 +65,14 @@ def test_twice_the_trees_on_as_many_cores_take_twice_as_long():
 
 
 @pytest.mark.parametrize(("settings", "said"), [
-    ([], "verify will judge every number: trees and settings are the recorded ones, and the record has this seed"),
-    (["seed=1000"], "and this seed is not in the record (it has 0, 1, "),
-    (["probe.n_train=7"], "claims alone, not numbers: settings of this run differ from the recorded ones")])
+    ([], "verify will compare every number with those of seed 0, which is recorded (seeds 0, 1, "),
+    (["seed=1000"], "seed 1000 is not recorded"),
+    (["probe.n_train=7"], "compare no number: settings of this run differ from the recorded ones")])
 def test_the_plan_says_whether_recorded_numbers_apply(tmp_path, settings, said):
     assert said in describe(load_profile("smoke", settings), tmp_path, pipeline.STAGES)
 
 
 def test_the_plan_says_that_other_trees_are_judged_by_claims_alone(tmp_path):
     shown = describe(load_profile("reduced", [], "embedded"), tmp_path, pipeline.STAGES)
-    assert "claims alone, not numbers: the recorded results are of another treebank" in shown
-    assert "verify will judge" not in describe(load_profile("reduced", [], "embedded"), tmp_path, pipeline.STAGES[:3])
+    assert "compare no number: the recorded runs are of another treebank" in shown
+    assert "verify will" not in describe(load_profile("reduced", [], "embedded"), tmp_path, pipeline.STAGES[:3])

@@ -7,7 +7,7 @@ import torch
 from pcfg_artifact.interventions.upper_layers import layer_states, log_probs_above
 from pcfg_artifact.mlm import tokenizer as tokens
 from pcfg_artifact.mlm.evaluation import predictions
-from pcfg_artifact.mlm.model import Shape, build_config, build_model
+from pcfg_artifact.mlm.model import build_config, build_model, parse_shape
 from pcfg_artifact.mlm.optimum import MaskedSentence
 
 N_WORDS = 11
@@ -25,7 +25,7 @@ def some_sentences(rng) -> list[MaskedSentence]:
 
 @pytest.fixture(scope="module", params=["pre", "post"])
 def model(request):
-    shape = build_config(Shape(2, 3), n_words=N_WORDS, width=16, max_length=20, dropout=0.1, initial_scale=0.3,
+    shape = build_config(parse_shape("A2L3"), n_words=N_WORDS, width=16, max_length=20, dropout=0.1, initial_scale=0.3,
                          layer_norm=request.param)
     return build_model(shape, seed=0).eval()
 

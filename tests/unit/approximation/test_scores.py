@@ -7,12 +7,14 @@ from pcfg_artifact.approximation.algorithm import Approximation
 from pcfg_artifact.approximation.low_rank import approximate_charts
 from pcfg_artifact.approximation.scores import (
     Trial,
+    costs,
     one_mask_probabilities,
     parsing_scores,
     prediction_scores,
     unigram_probabilities,
 )
 from pcfg_artifact.grammar import PCFG, sample_trees
+from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.parsing import EngineOptions, inside_outside, labelled_recall, masked_word_distribution
 from pcfg_artifact.treebank.brackets import parse_trees
 
@@ -30,12 +32,37 @@ TREES = parse_trees("""(S (NP (DT the) (NN dog)) (VP (VBZ sees) (NP (DT a) (NN p
                        (NP (DT the) (NN park))""", "trees")[0]
 
 
+def named(scores: list[Metric]) -> dict[tuple[str, str, str], Metric]:
+    """By measure, group and convention."""
+    return {(score.metric, score.group, score.convention): score for score in scores}
+
+
+FAILED, UNDEFINED, PERPLEXITY = ("failed", "", ""), ("undefined", "", ""), ("perplexity", "", "")
+F1, KIM, PARSED_F1 = ("sentence_f1", "", "PB"), ("corpus_f1", "", "KIM"), ("sentence_f1", "parsed", "PB")
+DEFINED, EXACT_DEFINED = ("perplexity", "defined", ""), ("exact_perplexity", "defined", "")
+
+
 def test_perplexity_backs_off_to_unigrams_where_the_model_is_silent():
-    scores = prediction_scores(np.array([0.5, 0.0, 0.25]), np.array([0.5, 0.5, 0.5]), np.array([0.1, 0.125, 0.1]))
-    assert scores["perplexity"].value == pytest.approx((0.5 * 0.125 * 0.25) ** (-1 / 3))
-    assert scores["undefined"].value == pytest.approx(1 / 3)
-    assert scores["perplexity_defined"] == (pytest.approx(np.sqrt(8)), 2, "perplexity")
-    assert scores["perplexity_exact_defined"].value == pytest.approx(2.0)
+    scores = named(prediction_scores(np.array([0.5, 0.0, 0.25]), np.array([0.5, 0.5, 0.5]),
+                                     np.array([0.1, 0.125, 0.1])))
+    assert scores[PERPLEXITY].value == pytest.approx((0.5 * 0.125 * 0.25) ** (-1 / 3))
+    assert scores[UNDEFINED].value == pytest.approx(1 / 3)
+    assert (scores[DEFINED].value, scores[DEFINED].n) == (pytest.approx(np.sqrt(8)), 2)
+    assert scores[EXACT_DEFINED].value == pytest.approx(2.0)
+
+
+def test_costs_are_what_is_lost_in_percent_of_the_exact_value():
+    def scores(f1, perplexity):
+        return [Metric(table="approximation", convention="PB", metric="sentence_f1", value=f1, n=9, unit="percent"),
+                Metric(table="approximation", metric="perplexity", value=perplexity, n=7, unit="perplexity"),
+                Metric(table="approximation", metric="undefined", value=0.1, n=7, unit="fraction"),
+                Metric(table="approximation", convention="KIM", metric="sentence_f1", value=1, n=9, unit="percent")]
+
+    found = costs(scores(80.0, 50.0), scores(60.0, 55.0))
+    assert [(cost.table, cost.metric, cost.n, cost.unit) for cost in found] == [
+        ("approximation_cost", "sentence_f1", 9, "percent"), ("approximation_cost", "perplexity", 7, "percent")]
+    assert [cost.value for cost in found] == pytest.approx([25.0, 10.0])
+    assert not costs([], scores(60.0, 55.0))
 
 
 def test_unigram_probabilities_are_relative_frequencies():
@@ -70,38 +97,37 @@ def test_restricted_predictions_follow_the_formula(rank):
 
 def test_failed_sentences_become_right_branching_and_are_counted():
     silent = [np.zeros((len(tree.words()) + 1,) * 2) for tree in TREES]
-    scores = parsing_scores(TREES, silent)
+    scores = named(parsing_scores(TREES, silent))
     right = [[(i, len(tree.words())) for i in range(len(tree.words()))] for tree in TREES]
-    alone = parsing_scores(TREES, [np.array([[float((i, j) in spans) for j in range(len(spans) + 1)]
-                                             for i in range(len(spans) + 1)]) for spans in right])
-    assert scores["failed"].value == 1.0
-    assert scores["sentence_f1"] == alone["sentence_f1"]
-    assert scores["corpus_f1_KIM"] == alone["corpus_f1_KIM"]
-    assert alone["failed"].value == 0.0
-    assert scores["sentence_f1_parsed"].n == 0
+    alone = named(parsing_scores(TREES, [np.array([[float((i, j) in spans) for j in range(len(spans) + 1)]
+                                                   for i in range(len(spans) + 1)]) for spans in right]))
+    assert scores[FAILED].value == 1.0
+    assert scores[F1] == alone[F1]
+    assert scores[KIM] == alone[KIM]
+    assert alone[FAILED].value == 0.0
+    assert scores[PARSED_F1].n == 0
 
 
 def test_parsed_only_scores_leave_failed_sentences_out():
     charts = inside_outside(GRAMMAR, [tree.words() for tree in TREES])
     spans = [chart.span_scores() for chart in charts]
-    assert parsing_scores(TREES, spans)["sentence_f1"].value == pytest.approx(100.0)
+    assert named(parsing_scores(TREES, spans))[F1].value == pytest.approx(100.0)
     spans[1] = np.zeros_like(spans[1])
-    scores = parsing_scores(TREES, spans)
-    assert scores["failed"] == (pytest.approx(1 / 3), 3, "fraction")
-    assert scores["sentence_f1"].value < 100.0
-    assert scores["sentence_f1_parsed"].value == pytest.approx(100.0)
+    scores = named(parsing_scores(TREES, spans))
+    assert (scores[FAILED].value, scores[FAILED].n) == (pytest.approx(1 / 3), 3)
+    assert scores[F1].value < 100.0
+    assert scores[PARSED_F1].value == pytest.approx(100.0)
 
 
-def test_trial_leaves_out_columns_that_rest_on_nothing():
+def test_trial_leaves_out_scores_that_rest_on_nothing():
     trial = Trial(GRAMMAR, TREES, DRAWN)
-    nothing = trial.scores(Approximation(GRAMMAR, np.array([PP]), np.array([N])))
-    assert nothing["failed"].value == 1.0
-    assert nothing["undefined"].value == 1.0
-    assert "sentence_f1_parsed" not in nothing
-    assert "perplexity_defined" not in nothing
-    exact = trial.scores(Approximation(GRAMMAR))
-    assert exact["perplexity"] == exact["perplexity_exact_defined"]
-    assert nothing["perplexity"].value > exact["perplexity"].value
+    nothing = named(trial.scores(Approximation(GRAMMAR, np.array([PP]), np.array([N]))))
+    assert nothing[FAILED].value == 1.0
+    assert nothing[UNDEFINED].value == 1.0
+    assert not {PARSED_F1, DEFINED} & nothing.keys()
+    exact = named(trial.scores(Approximation(GRAMMAR)))
+    assert exact[PERPLEXITY].value == exact[EXACT_DEFINED].value
+    assert nothing[PERPLEXITY].value > exact[PERPLEXITY].value
 
 
 @pytest.mark.parametrize("transforms", [None, {2: np.array([[0.6, 0.8, 0.0], [0.0, 0.0, 1.0]])}])

@@ -1,10 +1,12 @@
 """Spectral estimation: projections, smoothing, the one-state grammar, files."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from scipy import sparse
 
-from pcfg_artifact.artifacts import read_metrics
+from pcfg_artifact.artifacts import Folder
 from pcfg_artifact.cli import main
 from pcfg_artifact.errors import GrammarError
 from pcfg_artifact.grammar import PCFG, learn_pcfg, sample_trees
@@ -158,10 +160,11 @@ def test_states_tool_gives_the_curve_and_one_state_the_pcfg(data, tmp_path, caps
     options = ["states", "--treebank", str(source), "--cutoff", "0", "--out", str(tmp_path / "curve")]
     assert main([*options, "--states", "3", "1"]) == 0
     assert (tmp_path / "curve" / "f1_by_states.png").read_bytes().startswith(b"\x89PNG")
-    value = {(metric.row, metric.column): metric.value for metric in read_metrics(tmp_path / "curve" / "metrics.csv")}
-    assert {row for row, _ in value} == {"PCFG", "m=1", "m=3"}
-    for column in ("sentence_f1", "corpus_f1", "sentence_f1_KIM", "corpus_f1_KIM"):
-        np.testing.assert_equal(value["m=1", column], value["PCFG", column])  # KIM: NaN, the tags are no word tags
+    found = Folder(tmp_path / "curve").metrics()
+    value = {(m.model, m.size, m.convention, m.metric): m.value for m in found}
+    assert {key[:2] for key in value} == {("PCFG", None), ("spectral PCFG", 1), ("spectral PCFG", 3)}
+    for score in product(("PB", "KIM"), ("sentence_f1", "corpus_f1")):  # KIM: NaN, the tags are no word tags
+        np.testing.assert_equal(value["spectral PCFG", 1, *score], value["PCFG", None, *score])
     capsys.readouterr()
     assert main([*options, "--states", "0"]) == 2
     assert "--states has 0" in capsys.readouterr().err

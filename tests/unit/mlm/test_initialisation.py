@@ -6,7 +6,7 @@ import torch
 
 from pcfg_artifact.mlm import initialisation, neighbours
 from pcfg_artifact.mlm import tokenizer as tokens
-from pcfg_artifact.mlm.model import Shape, build_config, build_model
+from pcfg_artifact.mlm.model import build_config, build_model, parse_shape
 from pcfg_artifact.ragged import Ragged
 
 SENTENCES = Ragged.from_rows([np.array(row) for row in ([0, 1, 2], [2], [], [1, 2])], np.uint16)
@@ -74,7 +74,7 @@ def test_factors_have_the_product_that_was_asked_for():
 
 @pytest.mark.parametrize("layer_norm", ["pre", "post"])
 def test_a_structured_start_depends_on_seed_and_sentences_and_keeps_the_rest(layer_norm):
-    config = build_config(Shape(2, 2), n_words=16, width=32, max_length=10, dropout=0.0, layer_norm=layer_norm)
+    config = build_config(parse_shape("A2L2"), n_words=16, width=32, max_length=10, dropout=0.0, layer_norm=layer_norm)
 
     def started(seed, sentences):
         model = build_model(config, 0)

@@ -3,8 +3,9 @@ import pytest
 import torch
 
 from pcfg_artifact.errors import ConfigError, GrammarError, StageError
+from pcfg_artifact.metrics.models import CAUSAL, MASKED, Shape
 from pcfg_artifact.mlm.estimate import estimate
-from pcfg_artifact.mlm.model import Shape, build_config, build_model, count_parameters
+from pcfg_artifact.mlm.model import build_config, build_model, count_parameters, parse_shape
 from pcfg_artifact.mlm.tokenizer import FIRST_WORD, build_tokenizer, check_vocabulary
 from pcfg_artifact.mlm.training import Recipe
 
@@ -12,17 +13,18 @@ SIZES = {"n_words": 40, "max_length": 30, "dropout": 0.0}
 
 
 def test_names_of_the_family():
-    assert Shape.parse("A12L3") == Shape(12, 3)
-    assert Shape(12, 3).name == "A12L3"
-    with pytest.raises(ConfigError, match="'L3A12' is not of the form"):
-        Shape.parse("L3A12")
+    assert parse_shape("A12L3") == Shape(MASKED, 12, 3)
+    assert parse_shape("C2L1") == Shape(CAUSAL, 2, 1)
+    for name in ("L3A12", "A12L3-random"):  # an untrained model is not one to be trained
+        with pytest.raises(ConfigError, match=f"'{name}' is not of the form"):
+            parse_shape(name)
     with pytest.raises(ConfigError, match="width 64 is not divisible by 3 heads"):
-        build_config(Shape(3, 1), width=64, **SIZES)
+        build_config(parse_shape("A3L1"), width=64, **SIZES)
 
 
 @pytest.mark.parametrize("layer_norm", ["pre", "post"])
 def test_parameter_count_is_that_of_the_model(layer_norm):
-    for shape in (Shape(2, 1), Shape(4, 3)):
+    for shape in (parse_shape("A2L1"), parse_shape("A4L3")):
         config = build_config(shape, width=32, layer_norm=layer_norm, **SIZES)
         model = build_model(config, 0)
         layers, total = count_parameters(config)
@@ -31,7 +33,7 @@ def test_parameter_count_is_that_of_the_model(layer_norm):
 
 
 def test_random_weights_depend_on_the_seed_alone():
-    config = build_config(Shape(2, 1), width=32, **SIZES)
+    config = build_config(parse_shape("A2L1"), width=32, **SIZES)
     torch.manual_seed(5)
     before = torch.rand(3)
     torch.manual_seed(5)
@@ -87,7 +89,7 @@ def test_models_of_both_norms_are_loaded_by_transformers_as_what_they_are(tmp_pa
     from transformers import AutoModel
 
     for layer_norm, kind in (("pre", "RobertaPreLayerNormModel"), ("post", "RobertaModel")):
-        model = build_model(build_config(Shape(2, 1), width=32, layer_norm=layer_norm, **SIZES), 0)
+        model = build_model(build_config(parse_shape("A2L1"), width=32, layer_norm=layer_norm, **SIZES), 0)
         model.save_pretrained(tmp_path / layer_norm)
         loaded = AutoModel.from_pretrained(tmp_path / layer_norm)
         assert type(loaded).__name__ == kind
@@ -96,7 +98,7 @@ def test_models_of_both_norms_are_loaded_by_transformers_as_what_they_are(tmp_pa
 
 
 def test_estimate_of_the_papers_model():
-    config = build_config(Shape(12, 12), n_words=10_000, width=768, max_length=510, dropout=0.1)
+    config = build_config(parse_shape("A12L12"), n_words=10_000, width=768, max_length=510, dropout=0.1)
     cost = estimate(config, steps=5000, batch_size=4096, batch_tokens=16_384, mean_length=25, mask_rate=0.15,
                     device="cuda", n_processes=8)
     assert cost.steps == 5000

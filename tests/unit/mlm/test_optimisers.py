@@ -6,7 +6,7 @@ import torch
 
 from pcfg_artifact.errors import StageError
 from pcfg_artifact.mlm.data import MaskedCorpus
-from pcfg_artifact.mlm.model import Shape
+from pcfg_artifact.mlm.model import parse_shape
 from pcfg_artifact.mlm.objectives import objective_of
 from pcfg_artifact.mlm.optimisers import optimisers_of
 from pcfg_artifact.mlm.training import Recipe, train
@@ -18,7 +18,7 @@ N_WORDS, STEPS = 30, 6
 
 def network(name="A2L2"):
     objective = objective_of(name)
-    config = objective.config(Shape.parse(name), n_words=N_WORDS, width=16, max_length=12, dropout=0.0,
+    config = objective.config(parse_shape(name), n_words=N_WORDS, width=16, max_length=12, dropout=0.0,
                               initial_scale=0.05, layer_norm="pre")
     return objective.build(config, 0)
 

@@ -75,3 +75,12 @@ def test_unknown_conventions_and_unequal_lists_are_refused():
 def test_the_convention_is_printed_in_words():
     assert str(CONVENTIONS["KIM"]) == ("KIM: punctuation dropped, n-ary gold, width 1 not counted, "
                                        "whole sentence not counted, empty skipped")
+
+
+def test_corpus_f1_counts_skipped_sentences_except_where_it_stands_beside_accuracies():
+    trees, _ = parse_trees("(S (NP (DT the) (NN dog)) (VP (VBZ eats) (NN meat)))\n(S (NN go) (. .))", "test")
+    f1 = span_f1(trees, [{(0, 2), (2, 4)}, {(0, 2)}], "KIM")
+    for counts_skipped, n_corpus in ((True, 2), (False, 1)):
+        sentence, corpus = f1.metrics("parsers", model="IO", counts_skipped=counts_skipped)
+        assert (sentence.metric, sentence.convention, sentence.value, sentence.n) == ("sentence_f1", "KIM", 100.0, 1)
+        assert (corpus.metric, corpus.value, corpus.n) == ("corpus_f1", 100.0, n_corpus)

@@ -5,6 +5,9 @@ import pytest
 
 from pcfg_artifact.parsing.tree_facts import facts_of_tree
 from pcfg_artifact.probing.reading_probe import (
+    OPEN,
+    RELATIVE_DEPTH,
+    WordQuestion,
     explained,
     late_questions,
     probe_words,
@@ -29,10 +32,11 @@ def test_a_span_is_asked_for_at_its_last_word_or_later():
 
 def test_all_questions_have_a_number_a_word():
     asked = {**questions_of([FIRST, SECOND], (2, 3)), **late_questions([[FIRST.spans, SECOND.spans]], (2,))}
-    assert list(asked) == ["span 2", "span 3", "open", "relative depth", "span 2 +1"]
+    assert list(asked) == [WordQuestion("span end", 2, 0), WordQuestion("span end", 3, 0), OPEN, RELATIVE_DEPTH,
+                           WordQuestion("span end", 2, 1)]
     assert {len(values) for values in asked.values()} == {6}
-    np.testing.assert_array_equal(asked["open"], [2, 1, 2, 0, 1, 0])
-    np.testing.assert_array_equal(asked["relative depth"], [2, -1, 1, -2, 1, -1])
+    np.testing.assert_array_equal(asked[OPEN], [2, 1, 2, 0, 1, 0])
+    np.testing.assert_array_equal(asked[RELATIVE_DEPTH], [2, -1, 1, -2, 1, -1])
 
 
 def test_rows_of_words_leave_out_the_marks():
@@ -41,9 +45,9 @@ def test_rows_of_words_leave_out_the_marks():
 
 def test_the_share_of_variance_by_hand():
     wanted = np.array([0.0, 2.0, NAN, 4.0])
-    assert explained(wanted, wanted) == (1.0, 3)
-    assert explained(wanted, np.full(4, 2.0)) == (0.0, 3)
-    assert explained(wanted, np.array([0.0, 2.0, 9.0, 2.0])) == (0.5, 3)
+    for answers, share in ((wanted, 1.0), (np.full(4, 2.0), 0.0), (np.array([0.0, 2.0, 9.0, 2.0]), 0.5)):
+        found = explained(wanted, answers)
+        assert (found.value, found.n) == (share, 3)
     assert np.isnan(explained(np.ones(3), np.ones(3)).value)
     assert np.isnan(explained(np.full(2, NAN), np.ones(2)).value)
 

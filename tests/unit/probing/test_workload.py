@@ -24,6 +24,16 @@ def test_nets_read_their_inputs_twice_a_step_and_their_hidden_layer_three_times(
     assert work == (5 * (2 * (2 * 10 * 4 * 6) + 3 * (2 * 10 * 6 * 1)), 5 * 3)
 
 
+def test_a_probe_of_unknown_cost_counts_as_a_linear_one_for_each_seed():
+    class UnknownProbe:
+        pass
+
+    for has_labels in (False, True):
+        expected = work_of_fit(LinearProbe(), 20, 4, has_labels=has_labels, n_seeds=1)
+        assert work_of_fit(UnknownProbe(), 10, 4, has_labels=has_labels, n_seeds=2) == expected
+        assert expected.operations > 0
+
+
 @pytest.mark.parametrize("stage", ["probe", "control"])
 def test_every_fit_has_its_work(stage):
     profile = load_profile("reduced")

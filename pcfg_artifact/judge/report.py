@@ -1,0 +1,134 @@
+"""report.html: one self-contained page with the two verdicts, every claim, table and figure, and the run's facts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib import resources
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from pcfg_artifact.judge import summary
+from pcfg_artifact.judge.claim_sparkline import sparkline
+from pcfg_artifact.judge.drawing import Drawing
+from pcfg_artifact.judge.explorer import likely_spans, trees_of
+from pcfg_artifact.judge.judge import FAILING, ClaimVerdict, Verdict, Verdicts
+from pcfg_artifact.judge.tables import Entry, Table
+from pcfg_artifact.metrics.schema import Metric, format_number, name_of
+from pcfg_artifact.metrics.views import load_views
+
+MAXIMUM_DEVIATIONS = 100
+# Claims as the page shows them: after those that are not as recorded, what is shown, what is not, what cannot be seen.
+ORDER = (summary.SHOWN, summary.DEPENDS, summary.NOT_SHOWN, summary.NOT_TESTABLE, summary.NOT_MEASURED,
+         summary.NO_MODEL)
+TONES = {summary.SHOWN: "good", summary.NOT_SHOWN: "open", summary.DEPENDS: "open"}  # red is for what changed
+
+# What the section on reading from left to right shows, which is not the paper's: tables, then figures.
+READING_TABLES = ("next_words", "incremental", "settled")
+READING_FIGURES = ("next_word_gap", "known_while_reading", "settled")
+
+
+@dataclass(frozen=True)
+class ShownClaim:
+    """A claim as the page shows it; `place`: the table or figure of the page that shows its numbers."""
+
+    found: ClaimVerdict
+    status: str
+    picture: Mapping[str, Any]
+    place: str
+
+    @property
+    def name(self) -> str:
+        return summary.name(self.found)
+
+    @property
+    def tone(self) -> str:
+        return TONES.get(self.status, "none")
+
+    @property
+    def figures(self) -> str:
+        """What was measured and claimed, or why nothing was."""
+        worst = self.found.evaluation.worst
+        return self.found.evaluation.why if worst is None else f"{worst.measured} ({worst.expected})"
+
+    @property
+    def is_untestable(self) -> bool:
+        return self.status == summary.NOT_TESTABLE
+
+    @property
+    def is_central_and_not_shown(self) -> bool:
+        return bool(self.found.claim.central) and self.status not in (summary.SHOWN, summary.NO_MODEL)
+
+
+@dataclass(frozen=True)
+class Page:
+    """Everything the page shows; facts: treebank, seed, stages, time, memory, versions and record, as text."""
+
+    facts: Mapping[str, Any]
+    verdicts: Verdicts
+    tables: Sequence[Table]
+    drawings: Sequence[Drawing]
+    undrawn: Sequence[tuple[str, str]] = field(default_factory=tuple)
+    explored: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
+
+
+def render(page: Page) -> str:
+    folder = resources.files(__package__)
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    template = environment.from_string((folder / "report.html").read_text(encoding="utf-8"))
+    verdicts, claims = page.verdicts, shown_claims(page)
+    failing = [j for j in verdicts.judgements if j.verdict in FAILING]
+    unjudged = Counter(j.reason for j in verdicts.judgements if j.verdict == Verdict.NOT_JUDGED)
+    return template.render(
+        css=Markup((folder / "report.css").read_text(encoding="utf-8")), run=verdicts.run, facts=page.facts,
+        agreement=summary.agreement(verdicts), findings=summary.findings(verdicts), central=summary.central(verdicts),
+        tone="bad" if not verdicts.agrees else "none" if verdicts.why_not else "good",
+        claims=claims, not_shown=[claim for claim in claims if claim.is_central_and_not_shown], tables=page.tables,
+        undrawn=page.undrawn, deviations=failing[:MAXIMUM_DEVIATIONS], n_deviations=len(failing), unjudged=unjudged,
+        n_agreeing=sum(j.verdict == Verdict.AGREES for j in verdicts.judgements), explored=page.explored,
+        trees_of=trees_of, likely_spans=likely_spans,
+        script=Markup((folder / "explorer.js").read_text(encoding="utf-8")), number=number, printed=printed,
+        name_of=lambda metric: name_of(vars(metric)), reading_tables=READING_TABLES,
+        reading_figures=READING_FIGURES, computed_by={view.figure: view.functions for view in load_views()},
+        drawings=[replace(drawing, svg=Markup(drawing.svg)) for drawing in page.drawings])
+
+
+# ---- claims ----------------------------------------------------------------------------------------------------------
+
+
+def shown_claims(page: Page) -> list[ShownClaim]:
+    """Every claim, those first that did not come out as recorded; each with the first place that shows its table."""
+    places: dict[str, str] = {}
+    for table in page.tables:
+        for entry in table.entries.values():
+            places.setdefault(entry.metric.table, f"table-{table.id}")
+    for view in load_views():
+        if view.figure in {drawing.name for drawing in page.drawings}:
+            for name in view.tables:
+                places.setdefault(name, f"figure-{view.figure}")
+    claims = [ShownClaim(found, summary.status(found, page.verdicts.run.profile), _picture(found),
+                         places.get(found.claim.table, "")) for found in page.verdicts.claims]
+    return sorted(claims, key=lambda claim: (claim.found.agrees, ORDER.index(claim.status)))
+
+
+def _picture(found: ClaimVerdict) -> dict[str, Any]:
+    recorded = [] if found.recorded is None else list(found.recorded.values.values())
+    return {} if found.evaluation.worst is None else sparkline(found.evaluation.worst, recorded)
+
+
+# ---- numbers ---------------------------------------------------------------------------------------------------------
+
+
+def number(metric: Metric) -> str:
+    shown = format_number(metric.value, metric.unit)
+    return shown if metric.error is None else f"{shown} ± {metric.error:.2g}"
+
+
+def printed(entry: Entry) -> str:
+    """The paper's number with the paper's digits: two for F1 and perplexity."""
+    if entry.paper is None:
+        return ""
+    return f"{entry.paper.value:.2f}" if entry.metric.unit in ("percent", "perplexity") else f"{entry.paper.value:g}"

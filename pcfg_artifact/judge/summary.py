@@ -1,0 +1,153 @@
+"""The two verdicts as text: for a terminal at most forty lines, and every judgement as CSV."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from pcfg_artifact.judge.claims import FAILS, HOLDS, MISSING, Claim
+from pcfg_artifact.judge.judge import ClaimVerdict, Verdict, Verdicts
+from pcfg_artifact.judge.recorded_runs import VARIES
+from pcfg_artifact.metrics.schema import KEY, csv_text
+from pcfg_artifact.metrics.selection import Numbers
+
+MAXIMUM_LINES = 39  # and one more, for the pipeline to say where the report is
+MAXIMUM_NUMBERS = 5
+WIDTH, NAME_WIDTH = 132, 64
+SHOWN, NOT_SHOWN, DEPENDS, NO_MODEL, NOT_TESTABLE, NOT_MEASURED = (
+    "shown", "not shown", "depends on the seed", "no such model", "not testable here", "not measured")
+ORDER = (NOT_MEASURED, NOT_SHOWN, DEPENDS, NOT_TESTABLE, SHOWN, NO_MODEL)
+
+
+def status(found: ClaimVerdict, profile: str) -> str:
+    """What a claim's outcome means to a reader: of the run alone, but for claims that are recorded to vary."""
+    varies = found.recorded is not None and found.recorded.outcome == VARIES and found.outcome in (HOLDS, FAILS)
+    return status_of(found.claim, VARIES if varies else found.outcome, profile)
+
+
+def status_of(claim: Claim, outcome: str, profile: str) -> str:
+    """The same of an outcome of one run or of several."""
+    if claim.scale == "paper" and profile != "paper" and outcome in (HOLDS, FAILS, VARIES):
+        return NOT_TESTABLE
+    return {HOLDS: SHOWN, FAILS: NOT_SHOWN, VARIES: DEPENDS, MISSING: NOT_MEASURED}.get(outcome, NO_MODEL)
+
+
+def name(found: ClaimVerdict) -> str:
+    several = len(found.claim.grammars) > 1
+    return f"{found.claim.claim} [{found.grammar}]" if several else found.claim.claim
+
+
+def by_claim(verdicts: Verdicts) -> dict[str, list[ClaimVerdict]]:
+    """The verdicts of every claim, which counts once however many grammars it is evaluated on."""
+    found: dict[str, list[ClaimVerdict]] = {}
+    for one in verdicts.claims:
+        found.setdefault(one.claim.id, []).append(one)
+    return found
+
+
+def worst_status(found: Sequence[ClaimVerdict], profile: str) -> str:
+    return min((status(one, profile) for one in found), key=ORDER.index)
+
+
+# ---- the two verdicts ------------------------------------------------------------------------------------------------
+
+
+def agreement(verdicts: Verdicts) -> str:
+    """Does this run agree with the recorded runs, and at paper scale with the paper's numbers?"""
+    judged = Counter(j.against for j in verdicts.judgements if j.verdict != Verdict.NOT_JUDGED)
+    if verdicts.why_not and not judged:
+        return f"No recorded run to compare with: {verdicts.why_not}."
+    what = {"number": "numbers", "mean": "means", "paper": "numbers of the paper"}
+    compared = f"{_counted(judged, what)} compared" + (f" ({verdicts.how})" if verdicts.how else "")
+    n_outside = sum(j.verdict == Verdict.DIFFERS for j in verdicts.judgements if j.against == "mean")
+    if 0 < n_outside <= verdicts.n_allowed:
+        compared += f"; {n_outside} of the means {'lies' if n_outside == 1 else 'lie'} outside, at most " \
+                    f"{verdicts.n_allowed} may"
+    others = "the recorded runs" if not verdicts.why_not else "the paper's numbers"
+    if verdicts.agrees:
+        return f"This run agrees with {others}: {compared}."
+    failing = Counter(j.against for j in verdicts.outside)
+    failing["claim"] = sum(not found.agrees for found in verdicts.claims)
+    return f"This run DISAGREES with {others} in {_counted(failing, {**what, 'claim': 'claims'})}: {compared}."
+
+
+def _counted(found: Counter[str], words: Mapping[str, str]) -> str:
+    return ", ".join(f"{found[kind]:,} {text}" for kind, text in words.items() if found[kind]) or "no numbers"
+
+
+def findings(verdicts: Verdicts) -> str:
+    """What this run shows of the paper; claims of this project are counted apart."""
+    profile = verdicts.run.profile
+    found = by_claim(verdicts).values()
+    of_paper = Counter(worst_status(one, profile) for one in found if one[0].claim.is_paper)
+    ours = Counter(worst_status(one, profile) for one in found if not one[0].claim.is_paper)
+    words = {SHOWN: "shown", NOT_SHOWN: "not shown", DEPENDS: "vary with the seed",
+             NOT_TESTABLE: "not testable at this scale", NO_MODEL: "about models that this profile does not train",
+             NOT_MEASURED: "not measured"}
+    parts = [f"{of_paper[kind]} {text}" for kind, text in words.items() if of_paper[kind]]
+    own = f" Of our own {sum(ours.values())} claims, {ours[SHOWN]} are shown." if ours else ""
+    return f"Of the paper's {sum(of_paper.values())} claims, {', '.join(parts)}.{own}"
+
+
+def central(verdicts: Verdicts) -> str:
+    """One sentence on the claims that the paper's abstract, introduction and conclusion rest on."""
+    found = [one for one in by_claim(verdicts).values() if one[0].claim.central]
+    profile = verdicts.run.profile
+    missing = [one[0].claim.claim for one in found if worst_status(one, profile) != SHOWN]
+    if not found:
+        return ""
+    return (f"{len(found) - len(missing)} of {len(found)} central claims shown"
+            + (f"; not, or not for every seed: {'; '.join(missing)}" if missing else "") + ".")
+
+
+# ---- on a terminal ---------------------------------------------------------------------------------------------------
+
+
+def summarise(verdicts: Verdicts) -> str:
+    """What disagrees first, then claims that are not shown; the last lines are the verdicts."""
+    profile = verdicts.run.profile
+    foot = list(filter(None, (findings(verdicts), central(verdicts), agreement(verdicts))))
+    lines = [_line(j.name, f"{j.measured} (expected {j.expected} {j.allowed})", j.verdict.value)
+             for j in verdicts.outside[:MAXIMUM_NUMBERS]]
+    if len(verdicts.outside) > MAXIMUM_NUMBERS:
+        lines.append(f"… and {len(verdicts.outside) - MAXIMUM_NUMBERS} more, listed in verdicts.csv")
+    claims = sorted(verdicts.claims, key=lambda found: (found.agrees, ORDER.index(status(found, profile))))
+    lines += [_claim_line(found, profile) for found in claims if status(found, profile) != NO_MODEL]
+    room = MAXIMUM_LINES - 1 - len(foot)
+    if len(lines) > room:
+        lines = [*lines[:room - 1], f"… and {len(lines) - room + 1} more claims, listed in the report"]
+    return "\n".join([f"{'claim':<{NAME_WIDTH}} {'in this run':<20} measured (claimed)", *lines, *foot])
+
+
+def _claim_line(found: ClaimVerdict, profile: str) -> str:
+    worst = found.evaluation.worst
+    figures = f"{worst.measured} ({worst.expected})" if worst is not None else found.evaluation.why
+    turned = "" if found.agrees else ", NOT AS RECORDED"
+    return _line(name(found), figures, status(found, profile) + turned)
+
+
+def _line(text: str, figures: str, kind: str = "") -> str:
+    return _cut(f"{_cut(text, NAME_WIDTH):<{NAME_WIDTH}} {kind:<20} {figures}", WIDTH)
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[:width - 1] + "…"
+
+
+def to_csv(verdicts: Verdicts) -> str:
+    """verdicts.csv: one row for each number judged alone, mean, printed number and claim."""
+    rows = [[j.against, j.name, j.verdict.value, j.measured, j.expected, j.allowed, j.reason]
+            for j in verdicts.judgements]
+    for found in verdicts.claims:
+        worst = found.evaluation.worst
+        rows.append(["claim", f"{found.claim.id} {found.grammar}".strip(), found.outcome,
+                     worst.measured if worst else "", worst.expected if worst else "",
+                     "" if found.recorded is None else found.recorded.outcome,
+                     "as recorded" if found.agrees else f"not as recorded: {found.reason}"])
+    return csv_text(["against", "name", "verdict", "measured", "expected", "allowed", "reason"], rows)
+
+
+def numbers_csv(verdicts: Verdicts, numbers: Numbers) -> str:
+    """numbers.csv: the verdict on every number, by its dimensions."""
+    of_numbers = verdicts.of_numbers
+    return csv_text([*KEY, "verdict"], ([*m.key, of_numbers.get(m.key)] for m in numbers.metrics))
