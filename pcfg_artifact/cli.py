@@ -17,7 +17,7 @@ from pcfg_artifact import __version__
 from pcfg_artifact.errors import ArtifactError, UsageError
 
 # Each is a module of pcfg_artifact.tools with add_arguments(parser), run(args) -> exit code, and an EXAMPLE; the module
-# has the tool's name, or where a stage has that name the one in MODULE_OF.
+# has the tool's name, or where a stage has that name the one in MODULE_OF.  `bench` is benchmarks/bench.py of a clone.
 TOOLS = {
     "learn": "learn a grammar from a treebank",
     "sample": "draw sentences or trees from a grammar",
@@ -123,15 +123,30 @@ def _run_tool(name: str, arguments: Sequence[str]) -> int:
     if name not in TOOLS:
         raise UsageError(f"unknown tool {name!r}; the tools are {', '.join(TOOLS)}, `run_all.sh test` runs the test "
                          f"suite, and without a tool name the pipeline runs (see --help)")
-    module = importlib.import_module(f"pcfg_artifact.tools.{MODULE_OF.get(name, name)}")
+    module = _tool(name)
     parser = _Parser(prog=f"run_all.sh {name}", description=module.__doc__, epilog=f"example: {module.EXAMPLE}",
                      formatter_class=argparse.RawDescriptionHelpFormatter)
     module.add_arguments(parser)
     return module.run(parser.parse_args(arguments))
 
 
+def _tool(name: str) -> Any:
+    module = "benchmarks.bench" if name == "bench" else f"pcfg_artifact.tools.{MODULE_OF.get(name, name)}"
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if name != "bench" or error.name not in (module, "benchmarks"):
+            raise
+        raise UsageError("the benchmarks are not part of the installed package; use `./run_all.sh bench` in a clone of "
+                         "the repository, or the image") from None
+
+
 def _run_pipeline(arguments: Sequence[str]) -> int:
-    from pcfg_artifact import config, pipeline, planning  # here, so that a tool does not pay for it
+    from pcfg_artifact.run import (
+        config,
+        pipeline,
+        plan,  # here, so that a tool does not pay for it
+    )
 
     tools = "\n".join(f"  {name:<10} {what}" for name, what in TOOLS.items())
     stages = "\n".join(f"  {stage.name:<10} {stage.what}" for stage in pipeline.STAGES)
@@ -177,7 +192,7 @@ def _run_pipeline(arguments: Sequence[str]) -> int:
 
         check_address(args.executor)
     if args.dry_run:
-        print(planning.describe(profile, out, stages_to_run, force=args.force))
+        print(plan.describe(profile, out, stages_to_run, force=args.force))
         return 0
     if args.executor is not None:
         with connect(args.executor):  # before the first hour: whether it answers, and runs this code

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from pcfg_artifact.artifacts import MANIFEST, METRICS, Folder, Manifest, read_csv
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.judge.judge import Verdict
 from pcfg_artifact.metrics.schema import Key, to_frame, typed_key
+from pcfg_artifact.run.stage_folder import MANIFEST, METRICS, Folder, Manifest, read_csv
 
 JUDGE = "verify"  # the stage that judges
 NUMBERS, VERDICTS = "numbers.csv", "verdicts.csv"

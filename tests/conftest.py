@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from pcfg_artifact.grammar import PCFG
+from pcfg_artifact.grammar.pcfg import PCFG
+from tests.campaign import Campaign
 
 CRAFT_VARIABLE = "PCFG_ARTIFACT_CRAFT"
 
@@ -47,7 +48,12 @@ def craft_treebank(craft_zip):
 @pytest.fixture(scope="session")
 def craft_grammar(craft_treebank) -> PCFG:
     """The vm grammar of CRAFT's training split."""
-    from pcfg_artifact.grammar import learn_pcfg
+    from pcfg_artifact.grammar.learning import learn_pcfg
     from pcfg_artifact.treebank.splits import split
 
     return learn_pcfg(split(craft_treebank).train)
+
+
+@pytest.fixture
+def campaign(request) -> Campaign:
+    return Campaign(request.node.nodeid)

@@ -11,18 +11,13 @@ import numpy as np
 from pcfg_artifact.approximation.low_rank import LowRank
 from pcfg_artifact.approximation.restriction import restrict
 from pcfg_artifact.approximation.transforms import Transforms
-from pcfg_artifact.grammar import PCFG
-from pcfg_artifact.ordered import ordered_map
-from pcfg_artifact.parsing import (
-    Chart,
-    EngineOptions,
-    LazyLeaves,
-    Sentence,
-    leaf_charts,
-    preterminal_outside,
-    sentence_leaves,
-)
-from pcfg_artifact.parsing.options import Outside
+from pcfg_artifact.grammar.pcfg import PCFG
+from pcfg_artifact.parsing.charts import Chart
+from pcfg_artifact.parsing.engine import LazyLeaves, leaf_charts
+from pcfg_artifact.parsing.leaves import Sentence, sentence_leaves
+from pcfg_artifact.parsing.masking import preterminal_outside
+from pcfg_artifact.parsing.options import EngineOptions, Outside
+from pcfg_artifact.system.threads import ordered_map
 
 
 @dataclass(frozen=True, eq=False)

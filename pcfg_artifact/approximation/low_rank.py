@@ -11,9 +11,8 @@ from pcfg_artifact.approximation.restriction import compact
 from pcfg_artifact.approximation.signs import inverse_of, rule_named, transform_of_width
 from pcfg_artifact.approximation.transforms import Transforms
 from pcfg_artifact.errors import StageError, UsageError
-from pcfg_artifact.grammar import PCFG
-from pcfg_artifact.parsing import sentence_leaves
-from pcfg_artifact.parsing.leaves import Sentence
+from pcfg_artifact.grammar.pcfg import PCFG
+from pcfg_artifact.parsing.leaves import Sentence, sentence_leaves
 
 MAX_RESCALINGS = 100  # each one brings the widest spans so far to the size of 1; one or two are usual at 60 words
 

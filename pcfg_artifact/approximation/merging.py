@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 
 from pcfg_artifact.errors import GrammarError, UsageError
-from pcfg_artifact.grammar import PCFG
+from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.grammar.unknown import UNKNOWN
 
 MAX_SWEEPS = 50  # far more than the exchange needs to come to rest (10 to 20 on treebank grammars)
@@ -29,6 +29,28 @@ class Counts(NamedTuple):
     binary: np.ndarray
     lexical: np.ndarray
     symbols: np.ndarray
+
+
+class Observed(NamedTuple):
+    """What the exchange reads: rules (R, 3), counts of rules, roots and symbols, and the rules of symbol a,
+    rule_of[first_rule[a]:first_rule[a + 1]]; the first n_inner classes are of in-terminals."""
+
+    rules: np.ndarray
+    binary: np.ndarray
+    root: np.ndarray
+    symbols: np.ndarray
+    first_rule: np.ndarray
+    rule_of: np.ndarray
+    n_inner: int
+
+
+class Assignment(NamedTuple):
+    """What the exchange changes in place: the class of each symbol, and counts of merged rules, roots and symbols."""
+
+    classes: np.ndarray
+    tensor: np.ndarray
+    roots: np.ndarray
+    sizes: np.ndarray
 
 
 def rule_counts(grammar: PCFG) -> Counts:
@@ -63,8 +85,10 @@ def choose_classes(grammar: PCFG, n_interminals: int, n_preterminals: int) -> np
     of_rule = np.tile(np.arange(len(rules)), 3)
     once = np.unique(np.stack([members, of_rule], axis=1), axis=0)
     first_rule = np.searchsorted(once[:, 0], np.arange(grammar.n_nonterminals + 1))
-    exchange(rules, counts.binary, counts.root, counts.symbols, first_rule, once[:, 1].copy(), by_frequency,
-             grammar.n_interminals, n_interminals, n_interminals + n_preterminals, classes)
+    n = n_interminals + n_preterminals
+    observed = Observed(rules, counts.binary, counts.root, counts.symbols, first_rule, once[:, 1].copy(), n_interminals)
+    assignment = Assignment(classes, np.zeros((n_interminals, n, n)), np.zeros(n), np.zeros(n))
+    exchange(observed, assignment, by_frequency, grammar.n_interminals)
     return classes
 
 
@@ -74,56 +98,54 @@ def entropy_term(x):
 
 
 @njit(cache=True)
-def exchange(rules, binary, root, symbols, first_rule, rule_of, order, n_old, n_inner, n_classes, classes):
-    """Move symbols between classes, in place, until no move raises J; rules of symbol a are
-    rule_of[first_rule[a]:first_rule[a + 1]]."""
-    tensor = np.zeros((n_inner, n_classes, n_classes))
-    roots, sizes = np.zeros(n_classes), np.zeros(n_classes)
+def exchange(observed, assignment, order, n_interminals):
+    """Move symbols between classes, in the order given, until no move raises J."""
+    rules, classes = observed.rules, assignment.classes
     for r in range(len(rules)):
-        tensor[classes[rules[r, 0]], classes[rules[r, 1]], classes[rules[r, 2]]] += binary[r]
-    for a in range(len(symbols)):
-        roots[classes[a]] += root[a]
-        sizes[classes[a]] += symbols[a]
+        assignment.tensor[classes[rules[r, 0]], classes[rules[r, 1]], classes[rules[r, 2]]] += observed.binary[r]
+    for a in range(len(observed.symbols)):
+        assignment.roots[classes[a]] += observed.root[a]
+        assignment.sizes[classes[a]] += observed.symbols[a]
     for _ in range(MAX_SWEEPS):
         n_moved = 0
         for a in order:
-            first, last = (0, n_inner) if a < n_old else (n_inner, n_classes)
+            first, last = (0, observed.n_inner) if a < n_interminals else (observed.n_inner, len(assignment.sizes))
             home = classes[a]
             best, best_gain = home, 1e-6  # a gain must exceed what rounding can make up
             for target in range(first, last):
                 if target != home:
-                    gain = move(a, target, rules, binary, root, symbols, first_rule, rule_of, n_inner, classes, tensor,
-                                roots, sizes)
+                    gain = move(a, target, observed, assignment)
                     if gain > best_gain:
                         best, best_gain = target, gain
-                    move(a, home, rules, binary, root, symbols, first_rule, rule_of, n_inner, classes, tensor, roots,
-                         sizes)
+                    move(a, home, observed, assignment)
             if best != home:
-                move(a, best, rules, binary, root, symbols, first_rule, rule_of, n_inner, classes, tensor, roots, sizes)
+                move(a, best, observed, assignment)
                 n_moved += 1
         if n_moved == 0:
             return
 
 
 @njit(cache=True)
-def move(a, target, rules, binary, root, symbols, first_rule, rule_of, n_inner, classes, tensor, roots, sizes):
+def move(a, target, observed, assignment):
     """Put symbol a into class `target` and return by how much J grows."""
+    rules, classes, roots, sizes, tensor = (observed.rules, assignment.classes, assignment.roots, assignment.sizes,
+                                            assignment.tensor)
     home = classes[a]
     gain = 0.0
     # A class of in-terminals normalises twice: over the rules it heads, and over the symbols it names.
-    weight = 2.0 if home < n_inner else 1.0
+    weight = 2.0 if home < observed.n_inner else 1.0
     for x, sign in ((home, -1.0), (target, 1.0)):
         gain -= entropy_term(roots[x]) - weight * entropy_term(sizes[x])
-        roots[x] += sign * root[a]
-        sizes[x] += sign * symbols[a]
+        roots[x] += sign * observed.root[a]
+        sizes[x] += sign * observed.symbols[a]
         gain += entropy_term(roots[x]) - weight * entropy_term(sizes[x])
     for x, sign in ((home, -1.0), (target, 1.0)):
         classes[a] = x
-        for at in range(first_rule[a], first_rule[a + 1]):
-            r = rule_of[at]
+        for at in range(observed.first_rule[a], observed.first_rule[a + 1]):
+            r = observed.rule_of[at]
             i, j, k = classes[rules[r, 0]], classes[rules[r, 1]], classes[rules[r, 2]]
             gain -= entropy_term(tensor[i, j, k])
-            tensor[i, j, k] += sign * binary[r]
+            tensor[i, j, k] += sign * observed.binary[r]
             gain += entropy_term(tensor[i, j, k])
     return gain
 

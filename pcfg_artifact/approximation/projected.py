@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from pcfg_artifact.grammar import PCFG
-from pcfg_artifact.parsing.compiled import grouped
+from pcfg_artifact.grammar.pcfg import PCFG
+from pcfg_artifact.parsing.cpu_kernels.rule_index import grouped
 
 DRIFT = 256  # bits: a width whose largest value is further from 1 asks for another scale of the leaves
 

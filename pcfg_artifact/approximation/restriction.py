@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from pcfg_artifact.errors import UsageError
-from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.grammar.expectation import frequencies
+from pcfg_artifact.grammar.pcfg import PCFG
 
 
 def select_symbols(grammar: PCFG, n_interminals: int | None, n_preterminals: int | None

@@ -6,7 +6,7 @@ import numpy as np
 from scipy import linalg
 
 from pcfg_artifact.errors import UsageError
-from pcfg_artifact.parsing import Chart
+from pcfg_artifact.parsing.charts import Chart
 
 Transforms = dict[int, np.ndarray]  # width of the span -> W (k, n)
 

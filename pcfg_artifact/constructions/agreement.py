@@ -9,7 +9,7 @@ from pcfg_artifact.approximation.restriction import restrict
 from pcfg_artifact.approximation.signs import inverse_of, rule_named, transform_of_width
 from pcfg_artifact.constructions.approximate_relative import ApproximateInsideOutside
 from pcfg_artifact.constructions.weights import LayerWeights
-from pcfg_artifact.parsing import Chart
+from pcfg_artifact.parsing.charts import Chart
 from pcfg_artifact.parsing.leaves import Sentence, sentence_leaves
 
 Charts = tuple[np.ndarray, np.ndarray]  # inside, outside: (L+1, L+1, N), linear

@@ -40,8 +40,9 @@ from pcfg_artifact.constructions.weights import (
     unit_columns,
 )
 from pcfg_artifact.errors import UsageError
-from pcfg_artifact.grammar import PCFG, sample_trees
-from pcfg_artifact.parsing import inside_outside
+from pcfg_artifact.grammar.pcfg import PCFG
+from pcfg_artifact.grammar.sampling import sample_trees
+from pcfg_artifact.parsing.engine import inside_outside
 
 N_DRAWN = 400  # sentences from which a model without given transforms learns its own
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from transformers import PreTrainedModel
+from transformers import AutoConfig, AutoModel, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
 from pcfg_artifact import constructions
@@ -105,6 +105,12 @@ class ConstructedModel(PreTrainedModel):
         return model.eval()
 
 
+def register_with_transformers() -> None:
+    """Make AutoConfig and AutoModel know constructed checkpoints."""
+    AutoConfig.register(ConstructedConfig.model_type, ConstructedConfig, exist_ok=True)
+    AutoModel.register(ConstructedConfig, ConstructedModel, exist_ok=True)
+
+
 def _built(config: ConstructedConfig, transforms: dict[int, np.ndarray] | None) -> ConstructedTransformer:
     if config.construction not in KINDS:
         raise UsageError(f"the construction {config.construction!r} is unknown; expected one of {', '.join(KINDS)}")
@@ -144,9 +150,10 @@ No weight is trained. All are read off a PCFG, so that the forward pass computes
 - the residual stream: `residual_blocks` in config.json names every block; `computes` says what each layer fills
 
 ```python
-import pcfg_artifact.constructions  # makes it known to AutoModel
+import pcfg_artifact as pa
 from transformers import AutoModel
 
+pa.register_with_transformers()
 model = AutoModel.from_pretrained(DIR)
 inside, outside = model.transformer.read_charts(model.transformer(words))
 ```

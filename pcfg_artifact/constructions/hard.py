@@ -47,7 +47,7 @@ from pcfg_artifact.constructions.weights import (
     telescope,
     unit_columns,
 )
-from pcfg_artifact.grammar import PCFG
+from pcfg_artifact.grammar.pcfg import PCFG
 
 BLOCKS = ("inside_start", "inside_end", "outside_start", "outside_end")
 

@@ -41,7 +41,7 @@ from pcfg_artifact.constructions.weights import (
     telescope,
     unit_columns,
 )
-from pcfg_artifact.grammar import PCFG
+from pcfg_artifact.grammar.pcfg import PCFG
 
 
 class RelativeInsideOutside(ConstructedTransformer):

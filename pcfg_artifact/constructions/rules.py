@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pcfg_artifact.constructions.weights import HeadMatrices
-from pcfg_artifact.grammar import PCFG
+from pcfg_artifact.grammar.pcfg import PCFG
 
 ROLES = {"parent": 0, "left": 1, "right": 2}
 

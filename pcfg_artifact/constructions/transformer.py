@@ -16,7 +16,7 @@ from pcfg_artifact.constructions.space import Space
 from pcfg_artifact.constructions.structured import Contraction, StructuredLayer
 from pcfg_artifact.constructions.weights import LayerWeights
 from pcfg_artifact.errors import UsageError
-from pcfg_artifact.grammar import PCFG
+from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.parsing.leaves import emissions, word_ids
 
 BOUND = 2.0**100  # M, above every entry of the stream: 1 is enough for true probabilities, and a larger one is free

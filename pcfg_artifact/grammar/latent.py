@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from pcfg_artifact import storage
 from pcfg_artifact.errors import GrammarError
 from pcfg_artifact.grammar.pcfg import PCFG
+from pcfg_artifact.system import storage
 
 NAME = "latent"  # of the files in a grammar folder
 FORMAT = "pcfg_artifact latent grammar"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pcfg_artifact.errors import GrammarError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.grammar.unknown import signature
-from pcfg_artifact.progress import ProgressBar, no_progress
+from pcfg_artifact.system.progress import ProgressBar, no_progress
 from pcfg_artifact.treebank.binarise import binarise
 from pcfg_artifact.treebank.tree import Tree
 

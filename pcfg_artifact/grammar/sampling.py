@@ -16,8 +16,8 @@ from numba import njit, uint64
 from pcfg_artifact.errors import GrammarError
 from pcfg_artifact.grammar.expectation import reachable, spectral_radius
 from pcfg_artifact.grammar.pcfg import PCFG
-from pcfg_artifact.ragged import Ragged
-from pcfg_artifact.seeding import derive_seed
+from pcfg_artifact.system.ragged import Ragged
+from pcfg_artifact.system.random_streams import derive_seed
 from pcfg_artifact.treebank.tree import Tree
 
 MAX_REJECTIONS = 1_000_000  # for one sentence: a length cap this unlikely is a mistake, not a request

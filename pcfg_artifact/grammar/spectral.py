@@ -18,8 +18,8 @@ from pcfg_artifact.errors import GrammarError
 from pcfg_artifact.grammar.latent import LatentPCFG, tensor_offsets
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.grammar.spectral_features import NONE, Nodes, collect_nodes, inside_features, outside_features
-from pcfg_artifact.progress import ProgressBar, no_progress
-from pcfg_artifact.seeding import stream
+from pcfg_artifact.system.progress import ProgressBar, no_progress
+from pcfg_artifact.system.random_streams import stream
 from pcfg_artifact.treebank.tree import Tree
 
 INTERMINAL_STATES, PRETERMINAL_STATES = 13, 16

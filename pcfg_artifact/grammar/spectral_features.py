@@ -12,7 +12,7 @@ import numpy as np
 
 from pcfg_artifact.errors import GrammarError
 from pcfg_artifact.grammar.pcfg import PCFG
-from pcfg_artifact.progress import ProgressBar, no_progress
+from pcfg_artifact.system.progress import ProgressBar, no_progress
 from pcfg_artifact.treebank.binarise import binarise
 from pcfg_artifact.treebank.tree import Tree
 

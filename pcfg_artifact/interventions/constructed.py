@@ -15,10 +15,11 @@ from pcfg_artifact.constructions.agreement import entry_errors, linear
 from pcfg_artifact.constructions.transformer import ConstructedTransformer
 from pcfg_artifact.interventions.counterfactuals import Question, log_ratio, masked_leaves
 from pcfg_artifact.interventions.effects import Observations
-from pcfg_artifact.mlm.optimum import MaskedSentence
-from pcfg_artifact.parsing import EngineOptions, leaf_charts
+from pcfg_artifact.mlm.exact_comparison import MaskedSentence
+from pcfg_artifact.parsing.chart_index import cell_bounds
 from pcfg_artifact.parsing.constraints import Constraints, forbidden_cells, forbidden_entries
-from pcfg_artifact.parsing.triangle import cell_bounds
+from pcfg_artifact.parsing.engine import leaf_charts
+from pcfg_artifact.parsing.options import EngineOptions
 
 
 def cleared_embeddings(model: ConstructedTransformer, leaves: np.ndarray, constraints: Constraints) -> torch.Tensor:

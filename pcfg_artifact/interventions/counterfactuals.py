@@ -7,12 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pcfg_artifact.grammar import PCFG
-from pcfg_artifact.mlm.optimum import MaskedSentence
-from pcfg_artifact.parsing import Chart, EngineOptions, leaf_charts, sentence_leaves, word_distributions
+from pcfg_artifact.grammar.pcfg import PCFG
+from pcfg_artifact.mlm.exact_comparison import MaskedSentence
+from pcfg_artifact.parsing.charts import Chart
 from pcfg_artifact.parsing.constraints import forbidden_entries
-from pcfg_artifact.parsing.options import DEFAULT
-from pcfg_artifact.seeding import stream
+from pcfg_artifact.parsing.engine import leaf_charts
+from pcfg_artifact.parsing.leaves import sentence_leaves
+from pcfg_artifact.parsing.masking import word_distributions
+from pcfg_artifact.parsing.options import DEFAULT, EngineOptions
+from pcfg_artifact.system.random_streams import stream
 
 Span = tuple[int, int]
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pcfg_artifact.interventions.counterfactuals import MARGIN, Question
+from pcfg_artifact.interventions.edit_states import moved, nearest, random_steps, span_inputs, with_span
 from pcfg_artifact.interventions.effects import Observations, mean_over_sentences
-from pcfg_artifact.interventions.moves import moved, nearest, random_steps, span_inputs, with_span
-from pcfg_artifact.interventions.upper_layers import log_probs_above
+from pcfg_artifact.interventions.run_from_layer import log_probs_above
 from pcfg_artifact.metrics.schema import Metric
+from pcfg_artifact.mlm.exact_comparison import MaskedSentence
 from pcfg_artifact.mlm.model import MaskedLM
-from pcfg_artifact.mlm.optimum import MaskedSentence
 from pcfg_artifact.probing.control_labels import pair_label
 from pcfg_artifact.probing.linear_probe import LinearProbe
 from pcfg_artifact.probing.probes import FittedProbe, Probe

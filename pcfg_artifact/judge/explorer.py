@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pcfg_artifact.treebank.unlabelled_trees import bracketed
+from pcfg_artifact.treebank.tree import bracketed
 
 
 def explored_sentences(constructed: Sequence[Mapping[str, Any]], probed: Mapping[str, Any] | None,

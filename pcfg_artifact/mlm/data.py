@@ -17,10 +17,10 @@ import numpy as np
 
 from pcfg_artifact.errors import StageError
 from pcfg_artifact.mlm import tokenizer as tokens
-from pcfg_artifact.mlm.layout import Batch, cut_by_tokens, lay_out
+from pcfg_artifact.mlm.packing import Batch, cut_by_tokens, lay_out
 from pcfg_artifact.parsing.masks import Masking, hide, uniform
-from pcfg_artifact.ragged import Ragged
-from pcfg_artifact.seeding import derive_seed, stream
+from pcfg_artifact.system.ragged import Ragged
+from pcfg_artifact.system.random_streams import derive_seed, stream
 
 
 @dataclass(frozen=True)

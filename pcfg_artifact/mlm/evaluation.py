@@ -11,10 +11,10 @@ from torch import distributed
 
 from pcfg_artifact.mlm import tokenizer as tokens
 from pcfg_artifact.mlm.data import TrainingCorpus
+from pcfg_artifact.mlm.exact_comparison import MaskedSentence
 from pcfg_artifact.mlm.forward import MaskedLoss, masked_logits, to_device
-from pcfg_artifact.mlm.layout import Batch, cut_by_tokens, lay_out
 from pcfg_artifact.mlm.model import LanguageModel, MaskedLM
-from pcfg_artifact.mlm.optimum import MaskedSentence
+from pcfg_artifact.mlm.packing import Batch, cut_by_tokens, lay_out
 from pcfg_artifact.mlm.training import HALF, Place
 
 

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from pcfg_artifact.mlm.layout import Batch
 from pcfg_artifact.mlm.model import MaskedLM, is_pre_norm
+from pcfg_artifact.mlm.packing import Batch
 
 
 class FlatInputs(NamedTuple):

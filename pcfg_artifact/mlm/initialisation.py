@@ -18,8 +18,8 @@ from threadpoolctl import threadpool_limits
 from pcfg_artifact.mlm import tokenizer as tokens
 from pcfg_artifact.mlm.model import MaskedLM
 from pcfg_artifact.mlm.neighbours import neighbour_vectors, word_counts
-from pcfg_artifact.ragged import Ragged
-from pcfg_artifact.seeding import stream
+from pcfg_artifact.system.ragged import Ragged
+from pcfg_artifact.system.random_streams import stream
 
 PARTS = ("words", "positions", "attention", "bias")  # all that a structured start replaces
 # Shares of noise and of the identity in the products of one layer's attention weights.

@@ -22,7 +22,7 @@ from transformers import (
 from pcfg_artifact.errors import ConfigError
 from pcfg_artifact.metrics.models import Shape, shape_of
 from pcfg_artifact.mlm import tokenizer as tokens
-from pcfg_artifact.seeding import derive_seed
+from pcfg_artifact.system.random_streams import derive_seed
 
 LayerNorm = Literal["pre", "post"]  # of every block: before its input, or after its output as in RoBERTa
 MaskedLM = RobertaForMaskedLM | RobertaPreLayerNormForMaskedLM

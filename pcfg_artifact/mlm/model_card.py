@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pcfg_artifact.grammar import PCFG
+from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.metrics.models import CAUSAL, MASKED
 from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.mlm.model import parse_shape

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.sparse import csr_matrix, hstack
 from sklearn.utils.extmath import randomized_svd
 
-from pcfg_artifact.ragged import Ragged
+from pcfg_artifact.system.ragged import Ragged
 
 N_SENTENCES = 100_000  # counted, from the first: more change the vectors of rare words only
 N_POWER_ITERATIONS = 6  # of the truncated SVD; more do not change what a model reaches

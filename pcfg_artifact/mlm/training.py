@@ -24,7 +24,7 @@ from pcfg_artifact.mlm.data import Step, TrainingCorpus
 from pcfg_artifact.mlm.forward import MaskedLoss, to_device
 from pcfg_artifact.mlm.model import LanguageModel
 from pcfg_artifact.mlm.optimisers import kept_of, names_of, optimisers_of, put_back
-from pcfg_artifact.seeding import derive_seed
+from pcfg_artifact.system.random_streams import derive_seed
 
 READ_EVERY = 50  # steps between looks at the loss: each look makes the CPU wait for the GPU
 KEPT_RANGE = 500  # the last step over the first that is kept
@@ -75,17 +75,23 @@ class TrainingState:
     loss_scale: dict[str, float] = field(default_factory=dict)  # float16 only
 
 
+@dataclass(frozen=True)
+class Callbacks:
+    """What training calls on its way: all processes report and validate, process 0 alone saves and keeps."""
+
+    report: Callable[[int, float], None] | None = None  # (step, its loss), whenever losses are read
+    validate: Callable[[LanguageModel], float] | None = None  # also at the end
+    validate_every: int = 0
+    save: Callable[[TrainingState], None] | None = None  # also at the end
+    save_every: int = 0
+    keep: Callable[[int], None] | None = None  # before the step is saved: what a run was resumed from has been kept
+    keep_at: Collection[int] = ()
+
+
 def train(model: LanguageModel, corpus: TrainingCorpus, recipe: Recipe, *, seed: int,
           loss_of: Callable[[Any], torch.nn.Module] = MaskedLoss, place: Place = Place(),  # noqa: B008
-          start: TrainingState | None = None, save: Callable[[TrainingState], None] | None = None, save_every: int = 0,
-          validate: Callable[[LanguageModel], float] | None = None, validate_every: int = 0,
-          report: Callable[[int, float], None] | None = None,
-          keep: Callable[[int], None] | None = None, keep_at: Collection[int] = ()) -> TrainingState:
-    """Train `model` in place and return its curve; from `start`, it ends with the numbers of an unbroken run.
-
-    `save` is called by process 0 every `save_every` steps, `validate` by all every `validate_every` and at the end;
-    `keep` by process 0 after the steps `keep_at`, before they are saved: what a run was resumed from has been kept.
-    """
+          start: TrainingState | None = None, callbacks: Callbacks = Callbacks()) -> TrainingState:  # noqa: B008
+    """Train `model` in place and return its curve; from `start`, it ends with the numbers of an unbroken run."""
     if place.world_size > corpus.batch_size:  # one without a row would never join the others to sum gradients
         raise StageError(f"{place.world_size} processes share batches of {corpus.batch_size} rows, expected at most "
                          f"one process a row; lower pretrain.processes or machine.n_gpus, or raise pretrain.batch_size")
@@ -116,19 +122,20 @@ def train(model: LanguageModel, corpus: TrainingCorpus, recipe: Recipe, *, seed:
 
         progress.step = step + 1
         unread.append(total)
-        validates, saves, reads = (progress.step % every == 0 or progress.step == recipe.steps
-                                   for every in (validate_every or math.inf, save_every or math.inf, READ_EVERY))
+        validates, saves, reads = (
+            progress.step % every == 0 or progress.step == recipe.steps
+            for every in (callbacks.validate_every or math.inf, callbacks.save_every or math.inf, READ_EVERY))
         if validates or saves or reads:
             progress.losses += read_losses(unread, recipe)
-            if report:
-                report(progress.step, progress.losses[-1])
-        if validates and validate:
-            progress.validation.append((progress.step, validate(model)))
+            if callbacks.report:
+                callbacks.report(progress.step, progress.losses[-1])
+        if validates and callbacks.validate:
+            progress.validation.append((progress.step, callbacks.validate(model)))
             model.train()
-        if progress.step in keep_at and keep and place.rank == 0:
-            keep(progress.step)
-        if saves and save and place.rank == 0:
-            save(capture(model, optimisers, scaler, progress))
+        if progress.step in callbacks.keep_at and callbacks.keep and place.rank == 0:
+            callbacks.keep(progress.step)
+        if saves and callbacks.save and place.rank == 0:
+            callbacks.save(capture(model, optimisers, scaler, progress))
     return progress
 
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from pcfg_artifact.parsing.triangle import cell_bounds, cell_of, n_cells
+from pcfg_artifact.parsing.chart_index import cell_bounds, cell_of, n_cells
 
 
 def span_maxima(length: int, offsets: np.ndarray, values: np.ndarray) -> np.ndarray:

@@ -8,17 +8,80 @@ label required there forbids the other labels.  Engines set those entries to 0 i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
+from numba.extending import register_jitable
 
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
-from pcfg_artifact.parsing.forbidden import NOTHING, Forbidden
-from pcfg_artifact.parsing.triangle import cell_bounds, cell_of, n_cells
+from pcfg_artifact.parsing.chart_index import cell_bounds, cell_of, n_cells
+from pcfg_artifact.parsing.cpu_kernels.rule_index import INDEX
 
 LabelledSpan = tuple[int, int] | tuple[int, int, str]  # (i, j), or (i, j, symbol)
 # True: in the tree; False: not in it.  Three types, because the keys of a Mapping are invariant.
 Constraints = Mapping[LabelledSpan, bool] | Mapping[tuple[int, int], bool] | Mapping[tuple[int, int, str], bool]
+
+
+class Forbidden(NamedTuple):
+    """Entries whose inside and outside value is 0, so that no tree has them.
+
+    Cells in the order of `cell_bounds`: in cell c the symbols[first[c]:first[c + 1]], sorted and numbered as in the
+    grammar, are forbidden; where is_whole[c], all of them are, and none is listed.  first (cells + 1,); of length 0
+    where nothing is forbidden (NOTHING).
+    """
+
+    first: np.ndarray
+    symbols: np.ndarray
+    is_whole: np.ndarray
+
+    @classmethod
+    def from_cells(cls, is_forbidden: np.ndarray) -> Forbidden:
+        """From (cells, N) booleans."""
+        is_whole = np.logical_and.reduce(is_forbidden, axis=1)
+        if not is_forbidden.any():
+            return NOTHING
+        cells, symbols = np.nonzero(is_forbidden & ~is_whole[:, None])
+        first = np.searchsorted(cells, np.arange(len(is_forbidden) + 1))
+        return cls(first.astype(np.int64), symbols.astype(INDEX), is_whole)
+
+    @property
+    def is_empty(self) -> bool:
+        return len(self.first) == 0
+
+    def by_cell(self, n_nonterminals: int) -> np.ndarray:
+        """(cells, N) booleans, of something forbidden."""
+        is_forbidden = np.repeat(self.is_whole[:, None], n_nonterminals, axis=1)
+        is_forbidden[np.repeat(np.arange(len(self.is_whole)), np.diff(self.first)), self.symbols] = True
+        return is_forbidden
+
+    def allowed_leaves(self, leaves: np.ndarray, n_interminals: int) -> np.ndarray:
+        """Leaves (L, P), with 0 where a pre-terminal is forbidden over its word."""
+        if self.is_empty:
+            return leaves
+        allowed = np.array(leaves, np.float64)
+        for t, of_word in enumerate(allowed):
+            clear(of_word, 0.0, self, cell_of(t, t + 1, len(leaves)), n_interminals)
+        return allowed
+
+
+NOTHING = Forbidden(np.zeros(0, np.int64), np.zeros(0, INDEX), np.zeros(0, np.bool_))
+
+
+def each_forbidden(forbidden: Sequence[Forbidden], n_sentences: int) -> Sequence[Forbidden]:
+    """One for each sentence; none given: nothing is forbidden in any."""
+    return forbidden if len(forbidden) else [NOTHING] * n_sentences
+
+
+@register_jitable
+def clear(values, impossible, forbidden, cell, begin):
+    """values[a] = impossible for the forbidden symbols begin + a of a cell, of the len(values) symbols from begin."""
+    if forbidden.is_whole[cell]:
+        values[:] = impossible
+    for m in range(forbidden.first[cell], forbidden.first[cell + 1]):
+        a = np.int64(forbidden.symbols[m]) - begin
+        if 0 <= a < len(values):
+            values[a] = impossible
 
 
 def forbidden_entries(grammar: PCFG, length: int, constraints: Constraints) -> Forbidden:

@@ -12,17 +12,17 @@ import numpy as np
 
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
-from pcfg_artifact.machine import available_memory
-from pcfg_artifact.ordered import ordered_map
-from pcfg_artifact.parsing import linear, linear_chart, linear_count, logspace
+from pcfg_artifact.parsing.chart_index import cell_bounds
 from pcfg_artifact.parsing.charts import Chart
-from pcfg_artifact.parsing.compiled import compiled
-from pcfg_artifact.parsing.forbidden import NOTHING, Forbidden, each_forbidden
+from pcfg_artifact.parsing.constraints import NOTHING, Forbidden, each_forbidden
+from pcfg_artifact.parsing.cpu_kernels import logspace, sentence_chart, useful_work, workspace
+from pcfg_artifact.parsing.cpu_kernels.kernel_args import KernelArgs, kernel_args
+from pcfg_artifact.parsing.cpu_kernels.rule_index import compiled
 from pcfg_artifact.parsing.options import DEFAULT, EngineOptions
 from pcfg_artifact.parsing.reference import log_of
 from pcfg_artifact.parsing.registry import BestTree
-from pcfg_artifact.parsing.room import Room, room
-from pcfg_artifact.parsing.triangle import cell_bounds
+from pcfg_artifact.system.machine import available_memory
+from pcfg_artifact.system.threads import ordered_map
 
 Result = TypeVar("Result")
 
@@ -59,26 +59,26 @@ class CpuEngine:
 
     def chart(self, leaves: np.ndarray, forbidden: Forbidden = NOTHING) -> Chart:
         """Linear space; log space where a value would leave the range of float64."""
-        return self._in_room(len(leaves), lambda room: self._linear_chart(leaves, room, forbidden)
+        return self._with_args(len(leaves), lambda args: self._linear_chart(leaves, args, forbidden)
                              or self.log_chart(leaves, forbidden))
 
     def log_prob(self, leaves: np.ndarray, forbidden: Forbidden = NOTHING) -> float:
         """Log probability of the sentence: the inside pass alone."""
-        def work(room: Room) -> float:
-            status, log_prob = linear_chart.log_prob(room, self._allowed(leaves, forbidden), self._smallest_rule,
+        def work(args: KernelArgs) -> float:
+            status, log_prob = sentence_chart.log_prob(args, self._allowed(leaves, forbidden), self._smallest_rule,
                                                      forbidden)
-            return log_prob if status == linear.DONE else self.log_chart(leaves, forbidden).log_prob
+            return log_prob if status == workspace.DONE else self.log_chart(leaves, forbidden).log_prob
 
-        return self._in_room(len(leaves), work)
+        return self._with_args(len(leaves), work)
 
     def multiply_adds(self, leaves: np.ndarray) -> int:
         """Useful multiply-adds of one sentence's chart with pruned outside, 0 if it is done in log space."""
-        def count(room: Room) -> int:
-            if self.is_full or self._linear_chart(leaves, room, NOTHING) is None:
+        def count(args: KernelArgs) -> int:
+            if self.is_full or self._linear_chart(leaves, args, NOTHING) is None:
                 return 0
-            return sum(linear_count.multiply_adds(room, len(leaves)))
+            return sum(useful_work.multiply_adds(args, len(leaves)))
 
-        return self._in_room(len(leaves), count)
+        return self._with_args(len(leaves), count)
 
     def best_tree(self, leaves: np.ndarray, forbidden: Forbidden = NOTHING) -> BestTree:
         """Viterbi in log space, which holds the probability of any one tree."""
@@ -88,19 +88,19 @@ class CpuEngine:
         best = logspace.inside(self.grammar, log_leaves, True, forbidden)
         return logspace.best_tree(self.grammar, log_leaves, best)
 
-    def _in_room(self, length: int, work: Callable[[Room], Result]) -> Result:
+    def _with_args(self, length: int, work: Callable[[KernelArgs], Result]) -> Result:
         if length > KEPT_LENGTH:
             with self._one_long:  # long sentences one at a time, in memory that is given back
                 self._check_memory(length)
-                return work(room(self.grammar, length))
+                return work(kernel_args(self.grammar, length))
         if getattr(self._local, "longest", -1) < length:
             self._local.longest = min(max(2 * length, 40), KEPT_LENGTH)
-            self._local.room = room(self.grammar, self._local.longest)
-        return work(self._local.room)
+            self._local.args = kernel_args(self.grammar, self._local.longest)
+        return work(self._local.args)
 
     def _check_memory(self, length: int) -> None:
         """Refuse a sentence whose chart may not fit, instead of being killed half-way."""
-        per_square_word = linear.bytes_per_square_word(self.grammar)
+        per_square_word = workspace.bytes_per_square_word(self.grammar)
         needed, available = per_square_word * (length + 1) ** 2, available_memory()
         if needed > available:
             fits = int((available / per_square_word) ** 0.5)
@@ -111,11 +111,11 @@ class CpuEngine:
     def _allowed(self, leaves: np.ndarray, forbidden: Forbidden) -> np.ndarray:
         return forbidden.allowed_leaves(np.ascontiguousarray(leaves, np.float64), self.grammar.n_interminals)
 
-    def _linear_chart(self, leaves: np.ndarray, room: Room, forbidden: Forbidden) -> Chart | None:
+    def _linear_chart(self, leaves: np.ndarray, args: KernelArgs, forbidden: Forbidden) -> Chart | None:
         """The chart, or None where linear space is refused."""
-        status, log_prob, log_scale, offsets, symbols, inside, outside = linear_chart.chart(
-            room, self._allowed(leaves, forbidden), self.is_full, self._smallest_rule, forbidden)
-        if status != linear.DONE:
+        status, log_prob, log_scale, offsets, symbols, inside, outside = sentence_chart.chart(
+            args, self._allowed(leaves, forbidden), self.is_full, self._smallest_rule, forbidden)
+        if status != workspace.DONE:
             return None
         return Chart(
             length=len(leaves), n_nonterminals=self.grammar.n_interminals + self.grammar.n_preterminals,

@@ -1,31 +1,32 @@
-"""Trees from a grammar: Labelled Recall and Viterbi, and what is done with a sentence that has no probability."""
+"""Trees from a grammar: Labelled Recall and Viterbi, labels and probabilities of spans, second attempts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numba import njit
 
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
-from pcfg_artifact.machine import available_memory
-from pcfg_artifact.parsing.charts import Chart, SpanChart
+from pcfg_artifact.parsing.chart_index import cell_bounds, n_cells
+from pcfg_artifact.parsing.charts import Chart, SpanChart, entries_of
 from pcfg_artifact.parsing.constraints import Constraints, all_forbidden, forbidden_cells
 from pcfg_artifact.parsing.engine import each_chart, leaves_of
 from pcfg_artifact.parsing.leaves import Sentence, word_ids
 from pcfg_artifact.parsing.options import DEFAULT, EngineOptions
 from pcfg_artifact.parsing.registry import engine_for
-from pcfg_artifact.parsing.triangle import cell_bounds, n_cells
+from pcfg_artifact.system.machine import available_memory
 from pcfg_artifact.treebank.tree import Tree
 
 Span = tuple[int, int]
 Result = TypeVar("Result")
 
+NO_LABEL = "X"  # of a span to which the grammar gives no probability
 RARE_BELOW = 100  # second attempt at a sentence without probability: words seen this often or less become signatures
-BLOCK = 256  # sentences parsed before those without probability are tried again
+AT_ONCE = 256  # sentences parsed before those without probability are tried again
 
 
 def labelled_recall(chart: SpanChart, constraints: Constraints | None = None) -> list[Span]:
@@ -117,6 +118,74 @@ def _tree_of_nodes(grammar: PCFG, nodes: np.ndarray, words: np.ndarray) -> Tree:
     return stack[0]
 
 
+# ---- labels and probabilities of spans -------------------------------------------------------------------------------
+
+
+def labelled_tree(grammar: PCFG, chart: SpanChart, words: Sequence[str]) -> Tree | None:
+    """The Labelled-Recall tree over `words`, each span with its most probable symbol; None for the empty sentence."""
+    stack: list[Tree] = []
+    for i, j in reversed(labelled_recall(chart)):  # from the right, children are complete before their parent
+        label = _best_label(grammar, chart, i, j)
+        if j - i == 1:
+            stack.append(Tree(label, word=words[i]))
+        else:
+            left, right = stack.pop(), stack.pop()
+            stack.append(Tree(label, (left, right)))
+    return stack[0] if stack else None
+
+
+def _best_label(grammar: PCFG, chart: SpanChart, i: int, j: int) -> str:
+    entries = entries_of(chart, i, j)
+    marginals = chart.entry_marginals[entries]
+    if not marginals.max(initial=0.0) > 0:
+        return NO_LABEL
+    return grammar.nonterminals[chart.symbols[entries][int(np.argmax(marginals))]]
+
+
+def best_labels(grammar: PCFG, chart: Chart) -> list[list[Any]]:
+    """[i, j, label, log inside, log outside, marginal] of every span; label None and logs None where none is possible.
+
+    The label is the one with the largest marginal, or with the largest inside value where all marginals are 0.
+    """
+    inside, outside, marginals = chart.entry_log_inside, chart.entry_log_outside, chart.entry_marginals
+    found: list[list[Any]] = []
+    for i, j in zip(*(bounds.tolist() for bounds in cell_bounds(chart.length)), strict=True):
+        entries = entries_of(chart, i, j)
+        possible = np.flatnonzero(inside[entries] > -np.inf) + entries.start
+        if not len(possible):
+            found.append([i, j, None, None, None, 0.0])
+            continue
+        best = int(possible[np.lexsort((inside[possible], marginals[possible]))[-1]])
+        found.append([i, j, grammar.nonterminals[chart.symbols[best]], round(float(inside[best]), 4),
+                      round(float(outside[best]), 4) if outside[best] > -np.inf else None,
+                      round(min(float(marginals[best]), 1.0), 6)])
+    return found
+
+
+class Node(NamedTuple):
+    """A node of a tree with grammar labels and the posterior probability of (label, start, end)."""
+
+    start: int
+    end: int
+    label: str
+    marginal: float
+
+
+def node_marginals(grammar: PCFG, chart: Chart, tree: Tree) -> list[Node]:
+    """The nodes of a tree over the chart's sentence, children before parents; 0 where the grammar has no such label."""
+    return [Node(i, j, label, _marginal(grammar, chart, label, i, j)) for label, i, j in tree.labelled_spans()]
+
+
+def _marginal(grammar: PCFG, chart: Chart, label: str, i: int, j: int) -> float:
+    symbol = grammar.nonterminal_index.get(label)
+    entries = entries_of(chart, i, j)
+    found = chart.entry_marginals[entries][chart.symbols[entries] == symbol]
+    return float(found[0]) if len(found) else 0.0
+
+
+# ---- sentences without probability -----------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, eq=False)
 class Parse:
     """The Labelled-Recall tree of one sentence, and how it was found.
@@ -138,8 +207,8 @@ def parses(grammar: PCFG, sentences: Sequence[Sequence[str]], options: EngineOpt
 def with_retries(grammar: PCFG, sentences: Sequence[Sequence[str]], read: Callable[[Chart, np.ndarray, int], Result],
                  options: EngineOptions = DEFAULT) -> Iterator[Result]:
     """read(chart, word ids, n_attempts) of every sentence, given as words, in order."""
-    for begin in range(0, len(sentences), BLOCK):
-        block = sentences[begin:begin + BLOCK]
+    for begin in range(0, len(sentences), AT_ONCE):
+        block = sentences[begin:begin + AT_ONCE]
         ids = [grammar.encode(words) for words in block]
         found, failed = [], []
         for s, chart in enumerate(each_chart(grammar, ids, options)):

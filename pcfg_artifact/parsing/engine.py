@@ -10,14 +10,13 @@ import numpy as np
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.parsing.charts import Chart
-from pcfg_artifact.parsing.constraints import Constraints, all_forbidden
-from pcfg_artifact.parsing.forbidden import Forbidden
+from pcfg_artifact.parsing.constraints import Constraints, Forbidden, all_forbidden
 from pcfg_artifact.parsing.leaves import Sentence, sentence_leaves
 from pcfg_artifact.parsing.options import DEFAULT, EngineOptions, Outside, Precision
 from pcfg_artifact.parsing.registry import engine_for
 
 if TYPE_CHECKING:
-    from pcfg_artifact.parsing.gradients import RuleWeights
+    from pcfg_artifact.parsing.differentiable import RuleWeights
 
 
 def inside_outside(grammar: PCFG, sentences: Sequence[Sentence], backend: str = "auto", device: str = "cpu",
@@ -27,7 +26,7 @@ def inside_outside(grammar: PCFG, sentences: Sequence[Sentence], backend: str = 
 
     constraints: for each sentence, spans that its tree must have or may not have, {(i, j): True, (k, l, "NP"): False};
     where no tree keeps them the sentence has probability 0, log_prob = -inf.
-    With weights (gradients.RuleWeights, for the engine `torch`) each is a WeightedChart of those weights: its
+    With weights (differentiable.RuleWeights, for the engine `torch`) each is a WeightedChart of those weights: its
     log_weight can be differentiated by them, and it has the expected count of every rule.
     """
     options = EngineOptions(backend, device, outside, dtype, n_threads)
@@ -38,7 +37,7 @@ def inside_outside(grammar: PCFG, sentences: Sequence[Sentence], backend: str = 
     if constraints is not None:
         raise UsageError("weights and constraints were given, expected one of the two; a constrained sentence has no "
                          "gradient here")
-    from pcfg_artifact.parsing.gradients import weighted_charts  # torch takes seconds to load
+    from pcfg_artifact.parsing.differentiable import weighted_charts  # torch takes seconds to load
 
     return list(weighted_charts(grammar, sentences, weights, options))
 

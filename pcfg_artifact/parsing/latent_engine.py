@@ -13,16 +13,16 @@ import numpy as np
 
 from pcfg_artifact.grammar.latent import LatentPCFG
 from pcfg_artifact.grammar.pcfg import PCFG
-from pcfg_artifact.ordered import ordered_map
 from pcfg_artifact.parsing import latent_kernels
+from pcfg_artifact.parsing.chart_index import cell_of, n_cells
 from pcfg_artifact.parsing.charts import Chart, span_maxima
-from pcfg_artifact.parsing.compiled import grouped
-from pcfg_artifact.parsing.decoding import BLOCK, Parse, parse_of, with_retries
+from pcfg_artifact.parsing.cpu_kernels.rule_index import grouped
+from pcfg_artifact.parsing.decoding import AT_ONCE, Parse, parse_of, with_retries
 from pcfg_artifact.parsing.engine import each_chart
 from pcfg_artifact.parsing.latent_kernels import LatentRules
 from pcfg_artifact.parsing.leaves import Sentence, word_ids
 from pcfg_artifact.parsing.options import DEFAULT, EngineOptions
-from pcfg_artifact.parsing.triangle import cell_of, n_cells
+from pcfg_artifact.system.threads import ordered_map
 
 PRUNING = 1e-5  # entries with a smaller posterior under the PCFG are left out
 
@@ -132,7 +132,7 @@ def latent_parses(grammar: LatentPCFG, sentences: Sequence[Sequence[str]], optio
         return parse_of(chart, n_attempts), Survivors.of(chart, words)
 
     both = with_retries(grammar.pcfg, sentences, read, options)
-    while block := list(islice(both, BLOCK)):
+    while block := list(islice(both, AT_ONCE)):
         charts = latent_charts(grammar, (kept for _, kept in block), options.n_threads)
         yield from ((plain, chart) for (plain, _), chart in zip(block, charts, strict=True))
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from pcfg_artifact.parsing.triangle import cell_of
+from pcfg_artifact.parsing.chart_index import cell_of
 
 USELESS = -1  # slot of a pair that makes nothing that survives in the cell
 

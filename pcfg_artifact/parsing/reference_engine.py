@@ -8,11 +8,11 @@ import numpy as np
 
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.parsing import reference
+from pcfg_artifact.parsing.chart_index import cell_bounds
 from pcfg_artifact.parsing.charts import Chart
-from pcfg_artifact.parsing.forbidden import Forbidden, each_forbidden
+from pcfg_artifact.parsing.constraints import Forbidden, each_forbidden
 from pcfg_artifact.parsing.options import EngineOptions
 from pcfg_artifact.parsing.registry import BestTree
-from pcfg_artifact.parsing.triangle import cell_bounds
 
 
 class ReferenceEngine:

@@ -13,7 +13,7 @@ import numpy as np
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.parsing.charts import Chart
-from pcfg_artifact.parsing.forbidden import Forbidden
+from pcfg_artifact.parsing.constraints import Forbidden
 from pcfg_artifact.parsing.options import EngineOptions
 
 AUTO = "auto"

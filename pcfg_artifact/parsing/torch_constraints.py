@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from pcfg_artifact.parsing.compiled import CompiledGrammar
-from pcfg_artifact.parsing.forbidden import Forbidden
-from pcfg_artifact.parsing.triangle import cell_bounds
+from pcfg_artifact.parsing.chart_index import cell_bounds
+from pcfg_artifact.parsing.constraints import Forbidden
+from pcfg_artifact.parsing.cpu_kernels.rule_index import RuleIndex
 
 
 class Constrained(NamedTuple):
@@ -26,7 +26,7 @@ class Masks:
     Kept as width -> symbol, start and sentence of every forbidden entry; widths without any are absent.
     """
 
-    def __init__(self, batch: Sequence[Constrained], grammar: CompiledGrammar, device: torch.device) -> None:
+    def __init__(self, batch: Sequence[Constrained], grammar: RuleIndex, device: torch.device) -> None:
         found: dict[int, list[np.ndarray]] = {}
         n_interminals = grammar.n_interminals
         for n, (leaves, forbidden) in enumerate(batch):

@@ -16,18 +16,18 @@ import torch
 
 from pcfg_artifact.errors import StageError, UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
-from pcfg_artifact.machine import free_gpu_memory
-from pcfg_artifact.parsing import logspace
+from pcfg_artifact.parsing.chart_index import cell_bounds, n_cells
 from pcfg_artifact.parsing.charts import Chart
-from pcfg_artifact.parsing.compiled import LeafRules, compiled
+from pcfg_artifact.parsing.constraints import Forbidden, each_forbidden
 from pcfg_artifact.parsing.cpu import CpuEngine
-from pcfg_artifact.parsing.forbidden import Forbidden, each_forbidden
+from pcfg_artifact.parsing.cpu_kernels import logspace
+from pcfg_artifact.parsing.cpu_kernels.rule_index import LeafRules, compiled
 from pcfg_artifact.parsing.options import DEFAULT, EngineOptions
 from pcfg_artifact.parsing.reference import log_of
 from pcfg_artifact.parsing.registry import BestTree
 from pcfg_artifact.parsing.torch_constraints import Constrained, Masks
 from pcfg_artifact.parsing.torch_viterbi import best_subtrees
-from pcfg_artifact.parsing.triangle import cell_bounds, n_cells
+from pcfg_artifact.system.machine import free_gpu_memory
 
 Result = TypeVar("Result")
 Work = Callable[[list[Constrained]], list[Result]]

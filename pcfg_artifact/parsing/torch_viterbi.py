@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from pcfg_artifact.parsing.compiled import CompiledGrammar, LeafRules
+from pcfg_artifact.parsing.cpu_kernels.rule_index import LeafRules, RuleIndex
 from pcfg_artifact.parsing.torch_constraints import Masks
 
 
@@ -34,7 +34,7 @@ class RuleTensors:
             total.scatter_reduce_(0, self.parent[:, None, None].expand_as(value), value, "amax")
 
 
-def best_subtrees(grammar: CompiledGrammar, leaves: torch.Tensor, masks: Masks) -> dict[int, torch.Tensor]:
+def best_subtrees(grammar: RuleIndex, leaves: torch.Tensor, masks: Masks) -> dict[int, torch.Tensor]:
     """Width -> (I, S, N) from log leaves (P, longest, N), in which forbidden ones are -inf."""
     longest, n_sentences = leaves.shape[1:]
     inner = grammar.inner

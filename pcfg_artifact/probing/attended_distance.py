@@ -9,7 +9,7 @@ import torch
 
 from pcfg_artifact.errors import StageError
 from pcfg_artifact.probing.representations import padded_batches
-from pcfg_artifact.progress import ProgressBar, no_progress
+from pcfg_artifact.system.progress import ProgressBar, no_progress
 
 
 def attended_distance(attention: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:

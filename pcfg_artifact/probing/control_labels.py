@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from pcfg_artifact.seeding import derive_seed
+from pcfg_artifact.system.random_streams import derive_seed
 
 
 @lru_cache(maxsize=1 << 20)

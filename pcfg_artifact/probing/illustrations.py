@@ -11,7 +11,7 @@ from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.probing.corpus import Corpus
 from pcfg_artifact.probing.measures import best_line
 from pcfg_artifact.probing.tasks import decode_all
-from pcfg_artifact.seeding import stream
+from pcfg_artifact.system.random_streams import stream
 
 NEAR_ZERO = 0.1  # a normalised marginal below it is called near zero
 

@@ -15,7 +15,7 @@ import numpy as np
 from sklearn.linear_model import LinearRegression
 
 from pcfg_artifact.metrics.schema import Metric
-from pcfg_artifact.parsing.tree_facts import TreeFacts
+from pcfg_artifact.parsing.prefix.tree_facts import TreeFacts
 from pcfg_artifact.probing.representations import Lengths, offsets_of
 from pcfg_artifact.probing.standardisation import Standardisation
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from pcfg_artifact.metrics.schema import Metric
-from pcfg_artifact.parsing import BASELINES
+from pcfg_artifact.parsing.baselines import BASELINES
 from pcfg_artifact.probing.corpus import Corpus
 from pcfg_artifact.probing.settings import SAMPLED, SETTINGS, TREEBANK
 from pcfg_artifact.probing.targets import Span

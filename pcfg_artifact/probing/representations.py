@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from pcfg_artifact.errors import UsageError
-from pcfg_artifact.progress import ProgressBar, no_progress
+from pcfg_artifact.system.progress import ProgressBar, no_progress
 
 Pooling = Literal["first", "last", "mean"]
 Lengths = Sequence[int] | np.ndarray  # words of each sentence

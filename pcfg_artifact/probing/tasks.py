@@ -10,7 +10,7 @@ import numpy as np
 
 from pcfg_artifact.errors import StageError
 from pcfg_artifact.metrics.schema import Metric
-from pcfg_artifact.parsing import span_f1
+from pcfg_artifact.parsing.scoring import span_f1
 from pcfg_artifact.probing.control_labels import pair_labels, word_labels
 from pcfg_artifact.probing.corpus import Corpus, Layer
 from pcfg_artifact.probing.measures import accuracy, pearson, spearman

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from pcfg_artifact.probing.standardisation import CHUNK, Standardisation
-from pcfg_artifact.seeding import derive_seed
+from pcfg_artifact.system.random_streams import derive_seed
 
 
 class NetWeights(NamedTuple):

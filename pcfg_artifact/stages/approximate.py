@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pcfg_artifact.approximation import Approximation, rows
+from pcfg_artifact.approximation import rows
+from pcfg_artifact.approximation.algorithm import Approximation
 from pcfg_artifact.approximation.rows import Rows
 from pcfg_artifact.approximation.scores import TABLE, Trial, costs
-from pcfg_artifact.artifacts import StageDir
-from pcfg_artifact.config import ApproximateConfig
-from pcfg_artifact.grammar import PCFG, sample_trees
-from pcfg_artifact.inputs import Inputs
-from pcfg_artifact.machine import Machine
+from pcfg_artifact.grammar.pcfg import PCFG
+from pcfg_artifact.grammar.sampling import sample_trees
 from pcfg_artifact.metrics.schema import Metric
-from pcfg_artifact.progress import progress
-from pcfg_artifact.seeding import derive_seed, stream
+from pcfg_artifact.run.config import ApproximateConfig
+from pcfg_artifact.run.inputs import Inputs
+from pcfg_artifact.run.stage_folder import StageDir
+from pcfg_artifact.system.machine import Machine
+from pcfg_artifact.system.progress import progress
+from pcfg_artifact.system.random_streams import derive_seed, stream
 from pcfg_artifact.treebank.binarise import VARIANTS
 from pcfg_artifact.treebank.tree import Tree
 

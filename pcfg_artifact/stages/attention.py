@@ -7,19 +7,20 @@ from itertools import islice
 
 import numpy as np
 
-from pcfg_artifact.artifacts import StageDir
-from pcfg_artifact.config import AttentionConfig
-from pcfg_artifact.encoders import load_encoder, model_folders
 from pcfg_artifact.errors import StageError
-from pcfg_artifact.example_sentence import example_trees
-from pcfg_artifact.inputs import Inputs
-from pcfg_artifact.machine import Machine
 from pcfg_artifact.metrics.models import roles_of
 from pcfg_artifact.metrics.schema import Metric
+from pcfg_artifact.mlm.encoders import load_encoder
 from pcfg_artifact.probing.attended_distance import attended_distances
 from pcfg_artifact.probing.attention_maps import attention_maps
 from pcfg_artifact.probing.settings import SAMPLED, TREEBANK, Text
-from pcfg_artifact.progress import progress
+from pcfg_artifact.run.config import AttentionConfig
+from pcfg_artifact.run.example_sentence import example_trees
+from pcfg_artifact.run.inputs import Inputs
+from pcfg_artifact.run.stage_folder import StageDir
+from pcfg_artifact.run.trained_models import model_folders
+from pcfg_artifact.system.machine import Machine
+from pcfg_artifact.system.progress import progress
 
 ROW_SUM_TOLERANCE = 1e-4  # float32 softmax over at most some hundred entries
 

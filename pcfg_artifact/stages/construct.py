@@ -8,14 +8,7 @@ from typing import Any
 import numpy as np
 
 from pcfg_artifact.approximation.transforms import Correlations
-from pcfg_artifact.artifacts import StageDir
-from pcfg_artifact.config import ConstructConfig
-from pcfg_artifact.constructions import (
-    ApproximateInsideOutside,
-    HardAttentionInsideOutside,
-    RelativeInsideOutside,
-    claimed_sizes,
-)
+from pcfg_artifact.constructions import claimed_sizes
 from pcfg_artifact.constructions.agreement import (
     CHARTS,
     Agreement,
@@ -24,26 +17,25 @@ from pcfg_artifact.constructions.agreement import (
     entry_errors,
     linear,
 )
-from pcfg_artifact.constructions.filling import example
+from pcfg_artifact.constructions.approximate_relative import ApproximateInsideOutside
+from pcfg_artifact.constructions.chart_trace import example
+from pcfg_artifact.constructions.hard import HardAttentionInsideOutside
+from pcfg_artifact.constructions.relative import RelativeInsideOutside
 from pcfg_artifact.constructions.transformer import ConstructedTransformer
 from pcfg_artifact.errors import StageError
-from pcfg_artifact.example_sentence import example_trees
-from pcfg_artifact.grammar import PCFG
-from pcfg_artifact.inputs import Inputs
-from pcfg_artifact.machine import Machine, single_thread
+from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.metrics.schema import Metric
-from pcfg_artifact.parsing import (
-    EngineOptions,
-    best_binary_tree,
-    each_chart,
-    inside_outside,
-    labelled_recall,
-    span_f1,
-)
-from pcfg_artifact.parsing.best_labels import best_labels
+from pcfg_artifact.parsing.decoding import best_binary_tree, best_labels, labelled_recall
+from pcfg_artifact.parsing.engine import each_chart, inside_outside
 from pcfg_artifact.parsing.masking import word_distributions
-from pcfg_artifact.parsing.scoring import gold_spans
-from pcfg_artifact.progress import progress
+from pcfg_artifact.parsing.options import EngineOptions
+from pcfg_artifact.parsing.scoring import gold_spans, span_f1
+from pcfg_artifact.run.config import ConstructConfig
+from pcfg_artifact.run.example_sentence import example_trees
+from pcfg_artifact.run.inputs import Inputs
+from pcfg_artifact.run.stage_folder import StageDir
+from pcfg_artifact.system.machine import Machine, single_thread
+from pcfg_artifact.system.progress import progress
 from pcfg_artifact.treebank.binarise import VARIANTS
 from pcfg_artifact.treebank.tree import Tree
 

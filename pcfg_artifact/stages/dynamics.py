@@ -14,30 +14,30 @@ from typing import Any
 
 import numpy as np
 
-from pcfg_artifact.artifacts import Folder, StageDir
-from pcfg_artifact.config import DynamicsConfig
-from pcfg_artifact.corpora import read_corpora
-from pcfg_artifact.encoders import causal_folders, kept_folders
-from pcfg_artifact.grammar import PCFG
-from pcfg_artifact.inputs import Inputs
+from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.interventions.experiment import LINEAR
+from pcfg_artifact.interventions.intervention_data import gather
 from pcfg_artifact.interventions.learning_curves import half_way_step
-from pcfg_artifact.interventions.material import gather
-from pcfg_artifact.machine import Machine
 from pcfg_artifact.metrics.models import masked_counterpart
 from pcfg_artifact.metrics.schema import Key, Metric
 from pcfg_artifact.metrics.selection import BEST, Numbers, Selector
-from pcfg_artifact.mlm import optimum
-from pcfg_artifact.ordered import ordered_map
-from pcfg_artifact.parsing import EngineOptions
+from pcfg_artifact.mlm import exact_comparison
 from pcfg_artifact.parsing.masks import Masking
-from pcfg_artifact.parsing.prefix import next_words
-from pcfg_artifact.parsing.tree_facts import facts_so_far
+from pcfg_artifact.parsing.options import EngineOptions
+from pcfg_artifact.parsing.prefix.left_to_right import next_words
+from pcfg_artifact.parsing.prefix.tree_facts import facts_so_far
 from pcfg_artifact.probing.corpus import Corpus
 from pcfg_artifact.probing.probes import build_probes, shown_probe
 from pcfg_artifact.probing.reading_probe import OF_TREE, RELATIVE_DEPTH
 from pcfg_artifact.probing.settings import EOS, TREEBANK
-from pcfg_artifact.progress import progress
+from pcfg_artifact.run.config import DynamicsConfig
+from pcfg_artifact.run.corpora import read_corpora
+from pcfg_artifact.run.inputs import Inputs
+from pcfg_artifact.run.stage_folder import Folder, StageDir
+from pcfg_artifact.run.trained_models import causal_folders, kept_folders
+from pcfg_artifact.system.machine import Machine
+from pcfg_artifact.system.progress import progress
+from pcfg_artifact.system.threads import ordered_map
 from pcfg_artifact.workers.checkpoint_jobs import (
     Checkpoint,
     CheckpointContext,
@@ -91,11 +91,11 @@ def masked_words(cfg: DynamicsConfig, grammar: PCFG, inputs: Inputs, machine: Ma
                  ) -> MaskedWords:
     """The first validation sentences, masked as for `intervene`; those without a mask say nothing."""
     masking = Masking(asked["mask_rate"], "mask")
-    masked = [one for one in optimum.masked_sentences(grammar, inputs.sentences("validation"), masking, seed=cfg.seed,
-                                                      n=cfg.n_loss, max_length=asked["max_length"])
-              if len(one.positions)]
+    masked = [one for one in exact_comparison.masked_sentences(
+        grammar, inputs.sentences("validation"), masking, seed=cfg.seed, n=cfg.n_loss, max_length=asked["max_length"])
+        if len(one.positions)]
     options = EngineOptions(n_threads=machine.n_workers)
-    return MaskedWords(masked, list(optimum.exact_predictions(grammar, masked, masking, options)))
+    return MaskedWords(masked, list(exact_comparison.exact_predictions(grammar, masked, masking, options)))
 
 
 def words_ahead(cfg: DynamicsConfig, grammar: PCFG, inputs: Inputs, machine: Machine, asked: Mapping[str, Any]

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from pcfg_artifact.artifacts import StageDir
-from pcfg_artifact.config import GrammarConfig
-from pcfg_artifact.grammar import PCFG, learn_pcfg
 from pcfg_artifact.grammar.expectation import frequencies
+from pcfg_artifact.grammar.learning import learn_pcfg
+from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.grammar.sizes import grammar_sizes
-from pcfg_artifact.inputs import Inputs
-from pcfg_artifact.machine import Machine
 from pcfg_artifact.metrics.schema import Metric
-from pcfg_artifact.progress import progress, say
+from pcfg_artifact.run.config import GrammarConfig
+from pcfg_artifact.run.inputs import Inputs
+from pcfg_artifact.run.stage_folder import StageDir
+from pcfg_artifact.system.machine import Machine
+from pcfg_artifact.system.progress import progress, say
 from pcfg_artifact.treebank.binarise import VARIANTS
-from pcfg_artifact.treebank.losses import losses
+from pcfg_artifact.treebank.cleaning_report import losses
 from pcfg_artifact.treebank.reading import read_treebank
 from pcfg_artifact.treebank.splits import split
 

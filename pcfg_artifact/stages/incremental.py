@@ -16,26 +16,27 @@ import numpy as np
 import torch
 
 from pcfg_artifact.approximation.scores import unigram
-from pcfg_artifact.artifacts import StageDir
-from pcfg_artifact.config import IncrementalConfig
-from pcfg_artifact.encoders import causal_folders, load_causal_lm, load_encoder, model_folders, untrained_folder
 from pcfg_artifact.errors import StageError
-from pcfg_artifact.grammar import PCFG
-from pcfg_artifact.inputs import Inputs
-from pcfg_artifact.machine import Machine
+from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.metrics.models import masked_counterpart, untrained
 from pcfg_artifact.metrics.schema import Metric
-from pcfg_artifact.mlm.next_word_gap import (
+from pcfg_artifact.mlm.encoders import load_causal_lm, load_encoder
+from pcfg_artifact.mlm.exact_comparison import word_depths
+from pcfg_artifact.mlm.next_word_comparison import (
     next_word_circumstances,
     next_word_gaps,
     next_word_metrics,
     unigram_next_word_loss,
 )
-from pcfg_artifact.mlm.optimum import word_depths
 from pcfg_artifact.mlm.tokenizer import check_vocabulary
-from pcfg_artifact.ordered import ordered_map
-from pcfg_artifact.parsing.settling import settling
-from pcfg_artifact.parsing.tree_facts import IncrementalFacts, TreeFacts, facts_of_tree, facts_so_far, incremental_facts
+from pcfg_artifact.parsing.prefix.incremental_certainty import settling
+from pcfg_artifact.parsing.prefix.tree_facts import (
+    IncrementalFacts,
+    TreeFacts,
+    facts_of_tree,
+    facts_so_far,
+    incremental_facts,
+)
 from pcfg_artifact.probing.corpus import Corpus
 from pcfg_artifact.probing.reading_probe import (
     OF_POSTERIOR,
@@ -48,7 +49,13 @@ from pcfg_artifact.probing.reading_probe import (
     word_rows,
 )
 from pcfg_artifact.probing.settings import SAMPLED
-from pcfg_artifact.progress import progress
+from pcfg_artifact.run.config import IncrementalConfig
+from pcfg_artifact.run.inputs import Inputs
+from pcfg_artifact.run.stage_folder import StageDir
+from pcfg_artifact.run.trained_models import causal_folders, model_folders, untrained_folder
+from pcfg_artifact.system.machine import Machine
+from pcfg_artifact.system.progress import progress
+from pcfg_artifact.system.threads import ordered_map
 from pcfg_artifact.workers.hidden_states import store_states, stored_layer
 
 PRECISION = "float32"  # of hidden states, which are removed at the end

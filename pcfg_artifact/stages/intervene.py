@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 
-from pcfg_artifact.artifacts import StageDir
-from pcfg_artifact.config import InterveneConfig, as_json
-from pcfg_artifact.constructions import RelativeInsideOutside
-from pcfg_artifact.encoders import model_folders, untrained_folder
+from pcfg_artifact.constructions.relative import RelativeInsideOutside
 from pcfg_artifact.errors import StageError
-from pcfg_artifact.grammar import PCFG
-from pcfg_artifact.inputs import Inputs
+from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.interventions.constructed import observe_constructed
 from pcfg_artifact.interventions.effects import SMALLEST_CHANGE
 from pcfg_artifact.interventions.experiment import LINEAR
+from pcfg_artifact.interventions.intervention_data import Material, gather
 from pcfg_artifact.interventions.intervention_metrics import constructed_metrics, layer_metrics
-from pcfg_artifact.interventions.material import Material, gather
-from pcfg_artifact.machine import Machine, single_thread
 from pcfg_artifact.metrics.models import middle_layer, untrained
 from pcfg_artifact.metrics.schema import Metric
-from pcfg_artifact.parsing import EngineOptions
+from pcfg_artifact.parsing.options import EngineOptions
 from pcfg_artifact.probing.probes import build_probes
-from pcfg_artifact.progress import progress
+from pcfg_artifact.run.config import InterveneConfig, as_json
+from pcfg_artifact.run.inputs import Inputs
+from pcfg_artifact.run.stage_folder import StageDir
+from pcfg_artifact.run.trained_models import model_folders, untrained_folder
+from pcfg_artifact.system.machine import Machine, single_thread
+from pcfg_artifact.system.progress import progress
 from pcfg_artifact.workers.intervention_jobs import InterventionContext, LayerJob, intervene_on_layer
 from pcfg_artifact.workers.pool import run_jobs
 

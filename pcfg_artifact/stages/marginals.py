@@ -10,33 +10,26 @@ from itertools import chain
 import numpy as np
 
 from pcfg_artifact.approximation.scores import unigram_probabilities
-from pcfg_artifact.artifacts import StageDir
-from pcfg_artifact.config import MarginalsConfig
-from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.grammar.latent import LatentPCFG
+from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.grammar.spectral import learn_spectral
-from pcfg_artifact.inputs import Inputs
-from pcfg_artifact.machine import Machine
 from pcfg_artifact.metrics.schema import Metric
-from pcfg_artifact.parsing import (
-    BASELINES,
-    CONVENTIONS,
-    NAMED_MASKS,
-    EngineOptions,
-    Parse,
-    cell_bounds,
-    gold_spans,
-    latent_parses,
-    masked_log_probs,
-    one_mask_log_probs,
-    parses,
-    perplexity,
-    span_f1,
-)
+from pcfg_artifact.parsing.baselines import BASELINES
+from pcfg_artifact.parsing.chart_index import cell_bounds
+from pcfg_artifact.parsing.decoding import Parse, parses
+from pcfg_artifact.parsing.latent_engine import latent_parses
+from pcfg_artifact.parsing.masking import masked_log_probs, one_mask_log_probs, perplexity
+from pcfg_artifact.parsing.masks import NAMED_MASKS
+from pcfg_artifact.parsing.options import EngineOptions
+from pcfg_artifact.parsing.scoring import CONVENTIONS, gold_spans, span_f1
 from pcfg_artifact.probing.settings import SAMPLED, TREEBANK, WIDEST
-from pcfg_artifact.progress import progress
-from pcfg_artifact.ragged import Ragged
-from pcfg_artifact.seeding import stream
+from pcfg_artifact.run.config import MarginalsConfig
+from pcfg_artifact.run.inputs import Inputs
+from pcfg_artifact.run.stage_folder import StageDir
+from pcfg_artifact.system.machine import Machine
+from pcfg_artifact.system.progress import progress
+from pcfg_artifact.system.ragged import Ragged
+from pcfg_artifact.system.random_streams import stream
 from pcfg_artifact.treebank.binarise import unbinarise
 from pcfg_artifact.treebank.tree import Tree
 from pcfg_artifact.workers.pool import run_ordered

@@ -16,27 +16,27 @@ from typing import Any
 import numpy as np
 import torch
 
-from pcfg_artifact import storage
 from pcfg_artifact.approximation.scores import unigram, unigram_probabilities
-from pcfg_artifact.artifacts import StageDir
-from pcfg_artifact.config import PretrainConfig
-from pcfg_artifact.encoders import kept_folders, load_causal_lm, load_masked_lm
 from pcfg_artifact.errors import StageError
-from pcfg_artifact.grammar import PCFG
-from pcfg_artifact.inputs import Inputs
-from pcfg_artifact.machine import Machine
+from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.metrics.schema import Metric
-from pcfg_artifact.mlm import optimum
+from pcfg_artifact.mlm import exact_comparison
+from pcfg_artifact.mlm.encoders import load_causal_lm, load_masked_lm
 from pcfg_artifact.mlm.evaluation import predictions
-from pcfg_artifact.mlm.gap import distance_metrics, masked_word_groups
+from pcfg_artifact.mlm.exact_comparison import Gap, distance_metrics, masked_word_groups
 from pcfg_artifact.mlm.model_card import masked_distance, model_card, next_word_distance
-from pcfg_artifact.mlm.next_word_gap import next_word_gaps, unigram_next_word_loss
+from pcfg_artifact.mlm.next_word_comparison import next_word_gaps, unigram_next_word_loss
 from pcfg_artifact.mlm.objectives import config_of
-from pcfg_artifact.mlm.optimum import Gap
 from pcfg_artifact.mlm.tokenizer import check_vocabulary
-from pcfg_artifact.parsing import NAMED_MASKS, EngineOptions
-from pcfg_artifact.parsing.masks import Masking
-from pcfg_artifact.progress import progress
+from pcfg_artifact.parsing.masks import NAMED_MASKS, Masking
+from pcfg_artifact.parsing.options import EngineOptions
+from pcfg_artifact.run.config import PretrainConfig
+from pcfg_artifact.run.inputs import Inputs
+from pcfg_artifact.run.stage_folder import StageDir
+from pcfg_artifact.run.trained_models import kept_folders
+from pcfg_artifact.system import storage
+from pcfg_artifact.system.machine import Machine
+from pcfg_artifact.system.progress import progress
 from pcfg_artifact.workers.jobs import read_finished, train_models, write_jobs
 from pcfg_artifact.workers.trainer import CARD, FACTS
 
@@ -138,12 +138,12 @@ def against_optimum(cfg: PretrainConfig, grammar: PCFG, inputs: Inputs, out: Sta
         models[name] = model.to(machine.device)
     metrics = []
     for masks, masking in NAMED_MASKS.items():
-        masked = optimum.masked_sentences(grammar, sentences, masking, seed=cfg.seed, n=cfg.n_exact,
-                                          max_length=min(cfg.exact_max_length, cfg.max_length))
+        masked = exact_comparison.masked_sentences(grammar, sentences, masking, seed=cfg.seed, n=cfg.n_exact,
+                                                   max_length=min(cfg.exact_max_length, cfg.max_length))
         targets = [s.words[s.positions] for s in masked]
         exact = exact_rows(grammar, masked, masks, out, machine)
-        depths = [optimum.word_depths(trees[s.index].spans(), len(s.words)) for s in masked]
-        known = optimum.circumstances(masked, depths)
+        depths = [exact_comparison.word_depths(trees[s.index].spans(), len(s.words)) for s in masked]
+        known = exact_comparison.circumstances(masked, depths)
         unigram_loss = float(-np.log(unigram_probabilities(grammar, targets)).mean())
         if masking == Masking(cfg.mask_rate, cfg.corruption):
             losses = np.concatenate([-np.log(rows[np.arange(len(words)), words])
@@ -163,12 +163,12 @@ def against_optimum(cfg: PretrainConfig, grammar: PCFG, inputs: Inputs, out: Sta
     return metrics
 
 
-def exact_rows(grammar: PCFG, masked: Sequence[optimum.MaskedSentence], masks: str, out: StageDir,
+def exact_rows(grammar: PCFG, masked: Sequence[exact_comparison.MaskedSentence], masks: str, out: StageDir,
                machine: Machine) -> list[np.ndarray]:
     """Exact distributions, one (masked, n_words) array per sentence; kept on disk, they do not depend on models."""
     name = f"exact/{masks.replace(' ', '_')}"
     if not out.has(f"{name}.npy"):
-        found = optimum.exact_predictions(grammar, masked, NAMED_MASKS[masks],
+        found = exact_comparison.exact_predictions(grammar, masked, NAMED_MASKS[masks],
                                           EngineOptions(n_threads=machine.n_workers))
         rows = list(progress(found, total=len(masked), desc=f"exact, {masks}"))
         out.write_array(name, np.concatenate(rows).astype(np.float32))

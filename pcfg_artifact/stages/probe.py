@@ -6,17 +6,11 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from pcfg_artifact.artifacts import StageDir
-from pcfg_artifact.config import ProbeConfig, as_json
-from pcfg_artifact.corpora import read_corpora, unscored_corpus
-from pcfg_artifact.encoders import load_config, model_folders, untrained_folder
 from pcfg_artifact.errors import StageError
-from pcfg_artifact.example_sentence import example_trees
-from pcfg_artifact.inputs import Inputs
-from pcfg_artifact.machine import Machine
 from pcfg_artifact.metrics.models import roles_of, untrained
 from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.metrics.selection import ALL, BEST, Numbers
+from pcfg_artifact.mlm.encoders import load_config
 from pcfg_artifact.probing.corpus import Corpus
 from pcfg_artifact.probing.illustrations import probed_trees, scatter_plot, share_near_zero
 from pcfg_artifact.probing.probes import shown_probe
@@ -31,8 +25,15 @@ from pcfg_artifact.probing.settings import (
     TREEBANK,
 )
 from pcfg_artifact.probing.tasks import Task, nary_tree_task, run_task, span_task, tree_task
-from pcfg_artifact.progress import progress
-from pcfg_artifact.seeding import stream
+from pcfg_artifact.run.config import ProbeConfig, as_json
+from pcfg_artifact.run.corpora import read_corpora, unscored_corpus
+from pcfg_artifact.run.example_sentence import example_trees
+from pcfg_artifact.run.inputs import Inputs
+from pcfg_artifact.run.stage_folder import StageDir
+from pcfg_artifact.run.trained_models import model_folders, untrained_folder
+from pcfg_artifact.system.machine import Machine
+from pcfg_artifact.system.progress import progress
+from pcfg_artifact.system.random_streams import stream
 from pcfg_artifact.workers.probe_fits import (
     Context,
     Fit,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pcfg_artifact.artifacts import StageDir
-from pcfg_artifact.config import SampleConfig
 from pcfg_artifact.grammar.sampling import Sampler
-from pcfg_artifact.inputs import Inputs
-from pcfg_artifact.machine import Machine
 from pcfg_artifact.metrics.schema import Metric
-from pcfg_artifact.seeding import derive_seed
+from pcfg_artifact.run.config import SampleConfig
+from pcfg_artifact.run.inputs import Inputs
+from pcfg_artifact.run.stage_folder import StageDir
+from pcfg_artifact.system.machine import Machine
+from pcfg_artifact.system.random_streams import derive_seed
 from pcfg_artifact.workers.shards import write_shard
 
 WITH_TREES = ("validation", "probe_train", "probe_test")  # pre-training never looks at trees: not stored

@@ -7,17 +7,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pcfg_artifact import storage
-from pcfg_artifact.artifacts import Folder, Manifest, StageDir
-from pcfg_artifact.config import VerifyConfig
-from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.judge import explorer, figures, figures_beyond_paper, report, sentence_drawings, summary, tables
 from pcfg_artifact.judge.drawing import Drawing
 from pcfg_artifact.judge.judge import judge
 from pcfg_artifact.judge.report import Page
-from pcfg_artifact.machine import Machine
 from pcfg_artifact.metrics.selection import Numbers
-from pcfg_artifact.records import load_claims, load_paper, load_record, read_run
+from pcfg_artifact.run.config import VerifyConfig
+from pcfg_artifact.run.expected import load_claims, load_paper, load_record, read_run
+from pcfg_artifact.run.inputs import Inputs
+from pcfg_artifact.run.stage_folder import Folder, Manifest, StageDir
+from pcfg_artifact.system import storage
+from pcfg_artifact.system.machine import Machine
 
 
 def run(cfg: VerifyConfig, inputs: Inputs, out: StageDir, machine: Machine) -> None:

@@ -10,9 +10,9 @@ from typing import Any
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.grammar.rulefile import from_text
-from pcfg_artifact.progress import progress, say
+from pcfg_artifact.system.progress import progress, say
+from pcfg_artifact.treebank.cleaning_report import losses
 from pcfg_artifact.treebank.leaf_formats import AUTO, LEAF_FORMATS
-from pcfg_artifact.treebank.losses import losses
 from pcfg_artifact.treebank.reading import Treebank, read_treebank
 
 LARGEST = 2**31 - 1  # of a count: what no treebank, corpus or machine has, and every kernel can hold

@@ -35,7 +35,7 @@ class CausalModel:
     """A causal language model and its tokenizer, from a folder on disk."""
 
     def __init__(self, folder: Path) -> None:
-        from pcfg_artifact.encoders import load_causal_lm  # here: it takes seconds
+        from pcfg_artifact.mlm.encoders import load_causal_lm  # here: it takes seconds
 
         if not (folder / "config.json").is_file():
             raise UsageError(f"--model {folder} is no model folder (it has no config.json); give the folder of a "

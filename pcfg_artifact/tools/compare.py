@@ -17,9 +17,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pcfg_artifact import results, storage
+from pcfg_artifact import results
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.metrics.schema import KEY, format_number, name_of
+from pcfg_artifact.system import storage
 
 EXAMPLE = "run_all.sh compare runs/smoke runs/other --out differences.csv"
 SHARES = {"percent": 100.0, "fraction": 1.0, "relative_error": 1.0}  # unit -> what its share is of

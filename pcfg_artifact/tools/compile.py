@@ -12,11 +12,14 @@ from collections.abc import Callable, Sequence
 from pcfg_artifact.approximation.low_rank import approximate_charts
 from pcfg_artifact.approximation.merging import choose_classes
 from pcfg_artifact.approximation.restriction import select_symbols
-from pcfg_artifact.grammar import PCFG, learn_pcfg, sample_trees
-from pcfg_artifact.machine import available_cores
-from pcfg_artifact.parsing import Prefix, incremental_posteriors, next_words, parses
-from pcfg_artifact.progress import progress
-from pcfg_artifact.treebank.embedded import generate_treebank
+from pcfg_artifact.grammar.learning import learn_pcfg
+from pcfg_artifact.grammar.pcfg import PCFG
+from pcfg_artifact.grammar.sampling import sample_trees
+from pcfg_artifact.parsing.decoding import parses
+from pcfg_artifact.parsing.prefix.left_to_right import Prefix, incremental_posteriors, next_words
+from pcfg_artifact.system.machine import available_cores
+from pcfg_artifact.system.progress import progress
+from pcfg_artifact.treebank.reading import EMBEDDED, read_treebank
 from pcfg_artifact.workers.pool import run_jobs
 
 EXAMPLE = "run_all.sh compile"
@@ -54,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     started = time.monotonic()
-    trees = generate_treebank(N_TREES)
+    trees = read_treebank(EMBEDDED).trees[:N_TREES]
     found = run_jobs(use, list(ROUTINES), (learn_pcfg(trees), [trees[0].words()]), available_cores())
     done = list(progress(found, total=len(ROUTINES), desc="compiling"))
     print(f"compiled in {time.monotonic() - started:.0f} s: {', '.join(sorted(done, key=list(ROUTINES).index))}")

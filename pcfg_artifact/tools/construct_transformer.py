@@ -13,24 +13,22 @@ from pathlib import Path
 
 import numpy as np
 
-from pcfg_artifact import storage
-from pcfg_artifact.constructions import (
-    ApproximateInsideOutside,
-    ConstructedModel,
-    HardAttentionInsideOutside,
-    RelativeInsideOutside,
-    claimed_sizes,
-)
+from pcfg_artifact.constructions import claimed_sizes
 from pcfg_artifact.constructions.agreement import approximate_errors, entry_errors, linear
-from pcfg_artifact.constructions.filling import example
+from pcfg_artifact.constructions.approximate_relative import ApproximateInsideOutside
+from pcfg_artifact.constructions.chart_trace import example
+from pcfg_artifact.constructions.constructed_model import ConstructedModel
+from pcfg_artifact.constructions.hard import HardAttentionInsideOutside
+from pcfg_artifact.constructions.relative import RelativeInsideOutside
 from pcfg_artifact.constructions.transformer import ConstructedTransformer
 from pcfg_artifact.errors import UsageError
-from pcfg_artifact.grammar import PCFG
+from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.judge.sentence_drawings import filling
-from pcfg_artifact.machine import single_thread
-from pcfg_artifact.parsing import inside_outside
+from pcfg_artifact.parsing.engine import inside_outside
+from pcfg_artifact.system import storage
+from pcfg_artifact.system.machine import single_thread
 from pcfg_artifact.tools.arguments import add_grammar_argument, load_grammar, named_path, refuse_unusable_folder
-from pcfg_artifact.treebank.unlabelled_trees import bracketed
+from pcfg_artifact.treebank.tree import bracketed
 
 EXAMPLE = 'run_all.sh construct --grammar my_grammar "the cell divides ." --show-layer 2'
 MODELS = ("3.1", "3.2", "few", "low-rank")

@@ -1,21 +1,29 @@
 """What a probe can reach on the control task of marginals, as the paper defines it: a random value per pair of words.
 
 Prints, per span length, the test correlation of the best additive function of the two words (which is what a linear
-probe of uncontextualised embeddings computes) and of pure memory of the training pairs.
+probe of uncontextualised embeddings computes: f(first word) + g(last word), where the label of a pair is drawn
+independently of both) and of memory, which no linear probe has: it repeats the label of every pair that training held.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from pcfg_artifact.grammar import learn_pcfg
-from pcfg_artifact.probing.additive import control_reach
-from pcfg_artifact.progress import progress
+import numpy as np
+from scipy import sparse
+from scipy.sparse.linalg import lsqr
+
+from pcfg_artifact.grammar.learning import learn_pcfg
+from pcfg_artifact.probing.control_labels import pair_labels
+from pcfg_artifact.system.progress import progress
 from pcfg_artifact.tools.arguments import add_treebank_arguments, load_treebank
 from pcfg_artifact.treebank.splits import split
 
 EXAMPLE = "python -m pcfg_artifact.tools.control_bound --treebank craft_penn.zip"
+PENALTIES = (0.0, 0.3, 1.0, 3.0, 10.0)  # ridge; the best on the test spans is taken, so that this is an upper bound
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,6 +47,51 @@ def run(args: argparse.Namespace) -> int:
         print(f"{'l=' + str(width):<8}{reach.additive:>10.3f}{reach.memory:>10.3f}{reach.share_seen:>12.3f}"
               f"{reach.n_test:>12,}")
     return 0
+
+
+class Reach(NamedTuple):
+    """Pearson correlations on the test spans of one width, and the share of them whose pair training held."""
+
+    width: int
+    additive: float
+    memory: float
+    share_seen: float
+    n_test: int
+
+
+def control_reach(train: Sequence[Sequence[str]], test: Sequence[Sequence[str]], width: int, seed: int) -> Reach:
+    """Fitted on all training spans of this width, measured on the test spans."""
+    pairs, labels = _pairs(train, width), pair_labels(train, width, seed)
+    test_pairs, test_labels = _pairs(test, width), pair_labels(test, width, seed)
+    firsts, lasts = ({word: n for n, word in enumerate(dict.fromkeys(pair[side] for pair in pairs))}
+                     for side in (0, 1))
+    design, test_design = (_one_hot(some, firsts, lasts) for some in (pairs, test_pairs))
+    mean = float(labels.mean())
+    fits = (lsqr(design, labels - mean, damp=penalty)[0] for penalty in PENALTIES)
+    additive = max(_pearson(test_design @ weights, test_labels) for weights in fits)
+    known = dict(zip(pairs, labels, strict=True))
+    memory = np.array([known.get(pair, mean) for pair in test_pairs])
+    seen = sum(pair in known for pair in test_pairs) / len(test_pairs)
+    return Reach(width, additive, _pearson(memory, test_labels), seen, len(test_pairs))
+
+
+def _pairs(sentences: Sequence[Sequence[str]], width: int) -> list[tuple[str, str]]:
+    return [(words[i], words[i + width - 1]) for words in sentences for i in range(len(words) - width + 1)]
+
+
+def _one_hot(pairs: Sequence[tuple[str, str]], firsts: dict[str, int], lasts: dict[str, int]) -> sparse.csr_matrix:
+    """(spans, first words + last words): two ones a row; a word that training did not hold has none."""
+    rows, columns = [], []
+    for row, (first, last) in enumerate(pairs):
+        for index, offset in ((firsts.get(first), 0), (lasts.get(last), len(firsts))):
+            if index is not None:
+                rows.append(row)
+                columns.append(offset + index)
+    return sparse.csr_matrix((np.ones(len(rows)), (rows, columns)), shape=(len(pairs), len(firsts) + len(lasts)))
+
+
+def _pearson(x: np.ndarray, y: np.ndarray) -> float:
+    return float(np.corrcoef(x, y)[0, 1]) if np.std(x) > 0 and np.std(y) > 0 else 0.0
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ import re
 from importlib import metadata
 from pathlib import Path
 
-from pcfg_artifact import machine
-from pcfg_artifact.machine import Hardware, Need
+from pcfg_artifact.system import machine
+from pcfg_artifact.system.machine import Hardware, Need
 
 EXAMPLE = "run_all.sh doctor"
 

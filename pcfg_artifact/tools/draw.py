@@ -11,9 +11,10 @@ from __future__ import annotations
 import argparse
 import sys
 
-from pcfg_artifact import artifacts, storage
 from pcfg_artifact.grammar.sampling import Sampler
-from pcfg_artifact.machine import available_cores
+from pcfg_artifact.run import stage_folder
+from pcfg_artifact.system import storage
+from pcfg_artifact.system.machine import available_cores
 from pcfg_artifact.tools.arguments import (
     add_grammar_argument,
     load_grammar,
@@ -67,12 +68,12 @@ def _print(sampler: Sampler, n: int, with_trees: bool) -> None:
 
 def _write(sampler: Sampler, args: argparse.Namespace) -> None:
     grammar = sampler.grammar
-    with artifacts.lock(args.out):
+    with stage_folder.lock(args.out):
         description = {"seed": args.seed, "max_length": args.max_length, "n": args.n, "shard_size": args.shard_size,
                        "trees": args.trees, "n_words": grammar.n_words, "n_binary_rules": len(grammar.binary),
                        "grammar": storage.fingerprint([grammar.words, grammar.binary_prob.tolist(),
                                                          grammar.lexical_prob.tolist()])}
-        folder = artifacts.begin(args.out, storage.fingerprint(description))
+        folder = stage_folder.begin(args.out, storage.fingerprint(description))
         n_rejected = 0
         for shard, first in enumerate(range(0, args.n, args.shard_size)):
             name = f"shard-{shard:05d}"

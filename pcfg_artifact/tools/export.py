@@ -18,20 +18,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pcfg_artifact import artifacts, results, storage
-from pcfg_artifact.artifacts import Folder, Manifest
+from pcfg_artifact import results
 from pcfg_artifact.errors import ArtifactError, CorruptArtifact, StageError, UsageError
-from pcfg_artifact.grammar import PCFG
-from pcfg_artifact.grammar.bracketing import Bracketing
+from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.grammar.sampling import Sampler
-from pcfg_artifact.inputs import Inputs
 from pcfg_artifact.mlm.tokenizer import FIRST_WORD
-from pcfg_artifact.progress import progress
-from pcfg_artifact.ragged import Ragged
-from pcfg_artifact.seeding import derive_seed
+from pcfg_artifact.run import stage_folder
+from pcfg_artifact.run.inputs import Inputs
+from pcfg_artifact.run.stage_folder import Folder, Manifest
+from pcfg_artifact.system import storage
+from pcfg_artifact.system.progress import progress
+from pcfg_artifact.system.ragged import Ragged
+from pcfg_artifact.system.random_streams import derive_seed
 from pcfg_artifact.tools.arguments import named_path
 from pcfg_artifact.tools.dataset_card import CardFacts, card
+from pcfg_artifact.treebank.binarise import is_artificial, unbinarise
 from pcfg_artifact.treebank.reading import EMBEDDED, source_hash
+from pcfg_artifact.treebank.tree import Tree
+from pcfg_artifact.workers.shards import BLOCK
 
 if TYPE_CHECKING:
     import datasets
@@ -39,7 +43,6 @@ if TYPE_CHECKING:
 EXAMPLE = "run_all.sh export --run runs/smoke --out my_corpus"
 SPLITS = ("pretraining", "validation", "probe_train", "probe_test")
 STAGES = ("grammar", "sample")  # that must be done; marginals adds columns where it is
-BLOCK = 20_000  # sentences drawn again at once: memory does not depend on how many there are
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -170,7 +173,7 @@ def new_folder(path: Path) -> Iterator[Path]:
         raise UsageError(f"--out {path} exists already and is not an empty folder; give another name, or remove it")
     target = Path(os.path.abspath(path))
     scratch = target.with_name(f"{storage.TEMPORARY}{target.name}")
-    with artifacts.lock(scratch):
+    with stage_folder.lock(scratch):
         try:
             for name in ("cache", "whole"):  # of an export that was killed
                 shutil.rmtree(scratch / name, ignore_errors=True)
@@ -181,3 +184,34 @@ def new_folder(path: Path) -> Iterator[Path]:
                              f"then run the same command again") from error
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
+
+
+class Bracketing:
+    """rules of a tree in preorder -> the text of its treebank tree: what str(unbinarise(tree_of_rules(..))) is.
+
+    No tree is built: millions of them are exported.
+    """
+
+    def __init__(self, grammar: PCFG) -> None:
+        names = grammar.nonterminals
+        self._n_binary = len(grammar.binary)
+        # A node that factoring made leaves its children to its parent: no brackets of its own.
+        self._around = [("", "") if is_artificial(names[a]) else _brackets(names[a]) for a in grammar.binary[:, 0]]
+        self._leaf = [str(unbinarise(Tree(names[a], word=grammar.words[word]))) for a, word in grammar.lexical]
+
+    def __call__(self, rules: np.ndarray) -> str:
+        """The tree of one preorder rule sequence, whose root is a symbol of the treebank."""
+        stack: list[str] = []
+        for rule in rules[::-1].tolist():  # from the right, children are complete before their parent
+            if rule >= self._n_binary:
+                stack.append(self._leaf[rule - self._n_binary])
+            else:
+                before, after = self._around[rule]
+                stack.append(f"{before}{stack.pop()} {stack.pop()}{after}")
+        return stack[0]
+
+
+def _brackets(label: str) -> tuple[str, str]:
+    """What stands before and after the children of a node; a collapsed unary chain is several nodes."""
+    before, after = str(unbinarise(Tree(label, word="\0"))).split("\0")
+    return before, after

@@ -13,24 +13,25 @@ from typing import Any
 
 import numpy as np
 
-from pcfg_artifact.encoders import load_masked_lm
 from pcfg_artifact.errors import UsageError
-from pcfg_artifact.grammar import PCFG, sample_trees
+from pcfg_artifact.grammar.pcfg import PCFG
+from pcfg_artifact.grammar.sampling import sample_trees
 from pcfg_artifact.interventions.counterfactuals import (
     Span,
     constituent_probabilities,
     masked_charts,
     masked_leaves,
 )
+from pcfg_artifact.interventions.edit_states import moved, span_inputs, with_span
 from pcfg_artifact.interventions.experiment import Masked
-from pcfg_artifact.interventions.moves import moved, span_inputs, with_span
-from pcfg_artifact.interventions.upper_layers import layer_states, log_probs_above
+from pcfg_artifact.interventions.run_from_layer import layer_states, log_probs_above
 from pcfg_artifact.metrics.models import middle_layer
-from pcfg_artifact.mlm.optimum import MaskedSentence
+from pcfg_artifact.mlm.encoders import load_masked_lm
+from pcfg_artifact.mlm.exact_comparison import MaskedSentence
 from pcfg_artifact.mlm.tokenizer import check_vocabulary
-from pcfg_artifact.parsing import leaf_charts, word_distributions
 from pcfg_artifact.parsing.constraints import forbidden_entries
-from pcfg_artifact.parsing.masking import hidden_words
+from pcfg_artifact.parsing.engine import leaf_charts
+from pcfg_artifact.parsing.masking import hidden_words, word_distributions
 from pcfg_artifact.parsing.masks import Masking
 from pcfg_artifact.probing.linear_probe import LinearProbe
 from pcfg_artifact.tools.arguments import add_grammar_argument, load_grammar, refuse_counts

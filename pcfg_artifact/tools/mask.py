@@ -11,7 +11,7 @@ import json
 import numpy as np
 
 from pcfg_artifact.errors import UsageError
-from pcfg_artifact.parsing import masked_word_distribution
+from pcfg_artifact.parsing.masking import masked_word_distribution
 from pcfg_artifact.tools.arguments import add_grammar_argument, load_grammar, refuse_counts
 
 EXAMPLE = 'run_all.sh mask --grammar my_grammar "the [MASK] was approved"'

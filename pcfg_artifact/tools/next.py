@@ -13,8 +13,8 @@ import math
 import numpy as np
 
 from pcfg_artifact.errors import UsageError
-from pcfg_artifact.grammar import PCFG
-from pcfg_artifact.parsing import NextWords, next_words
+from pcfg_artifact.grammar.pcfg import PCFG
+from pcfg_artifact.parsing.prefix.left_to_right import NextWords, next_words
 from pcfg_artifact.tools.arguments import add_grammar_argument, load_grammar
 
 EXAMPLE = 'run_all.sh next --grammar my_grammar "the company"'

@@ -17,29 +17,20 @@ import argparse
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TextIO
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TextIO
 
 from pcfg_artifact.errors import UsageError
-from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.grammar.latent import LatentPCFG
-from pcfg_artifact.parsing import (
-    BASELINES,
-    CONVENTIONS,
-    LatentChart,
-    Parse,
-    gold_spans,
-    labelled_recall,
-    labelled_tree,
-    latent_parses,
-    parses,
-    span_f1,
-)
-from pcfg_artifact.parsing.decoding import RARE_BELOW, Span
+from pcfg_artifact.grammar.pcfg import PCFG
+from pcfg_artifact.parsing.baselines import BASELINES
+from pcfg_artifact.parsing.decoding import AT_ONCE, RARE_BELOW, Parse, Span, labelled_recall, labelled_tree, parses
+from pcfg_artifact.parsing.latent_engine import LatentChart, latent_parses
 from pcfg_artifact.parsing.punctuation import AUTO, PENN, RULES, choose_rule
 from pcfg_artifact.parsing.registry import backends
-from pcfg_artifact.progress import progress
-from pcfg_artifact.seeding import stream
+from pcfg_artifact.parsing.scoring import CONVENTIONS, gold_spans, span_f1
+from pcfg_artifact.system.progress import progress
+from pcfg_artifact.system.random_streams import stream
 from pcfg_artifact.tools.arguments import (
     add_grammar_argument,
     add_treebank_arguments,
@@ -56,7 +47,6 @@ from pcfg_artifact.treebank.splits import split
 from pcfg_artifact.treebank.tree import Tree
 
 EXAMPLE = "run_all.sh parse --grammar my_grammar --treebank craft_penn.zip"
-BLOCK = 256  # lines read before their trees are printed
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -125,7 +115,7 @@ def _blocks(lines: Iterator[list[str]]) -> Iterator[list[list[str]]]:
     block: list[list[str]] = []
     for words in lines:
         block.append(words)
-        if len(block) == BLOCK:
+        if len(block) == AT_ONCE:
             yield block
             block = []
     if block:
@@ -157,6 +147,14 @@ def _report(attempts: Counter, file: TextIO) -> None:
 # ---- F1 --------------------------------------------------------------------------------------------------------------
 
 
+class Predicted(NamedTuple):
+    """Spans of every tree by parser, how often each sentence had to be retried, and estimates that are not positive."""
+
+    spans: Mapping[str, Sequence[Iterable[Span]]]
+    attempts: Counter[int]
+    n_not_positive: int
+
+
 def _score(grammar: PCFG, latent: LatentPCFG | None, args: argparse.Namespace) -> int:
     treebank = load_treebank(args)
     trees = treebank.trees if args.split == "all" else getattr(split(treebank), args.split)
@@ -166,33 +164,13 @@ def _score(grammar: PCFG, latent: LatentPCFG | None, args: argparse.Namespace) -
     rule, share = PENN, 0.0
     if not all(CONVENTIONS[name].keep_punctuation for name in args.conventions):
         rule, share = choose_rule(chosen, args.punctuation)
-    sentences = [tree.words() for tree in chosen]
-    attempts: Counter = Counter()
-    rows: dict[str, list[Iterable[Span]]] = {"Inside-Outside": []}
-    n_not_positive = 0
-    found: Iterator[tuple[Parse, LatentChart | None]]
-    if latent is None:
-        found = ((parse, None) for parse in parses(grammar, sentences, engine_options(args)))
-    else:
-        rows["latent PCFG"] = []
-        found = latent_parses(latent, sentences, engine_options(args))
-    for plain, chart in progress(found, total=len(sentences), desc="parsing"):
-        attempts[plain.n_attempts] += 1
-        rows["Inside-Outside"].append(plain.spans)
-        if chart is not None:
-            rows["latent PCFG"].append(labelled_recall(chart))
-            n_not_positive += chart.is_negative
-    rng = stream(args.seed, "random trees")
-    lengths = [len(words) for words in sentences]
-    rows |= {f"{name}-branching" if name in ("right", "left") else name: [parse(n, rng) for n in lengths]
-             for name, parse in BASELINES.items()}
-    rows["ceiling (binarised gold)"] = [gold_spans(tree, binary=True) for tree in chosen]
-    _print_table(chosen, rows, args.conventions, rule)
+    predicted = _predict(grammar, latent, chosen, args)
+    _print_table(chosen, predicted.spans, args.conventions, rule)
     if share:
         print(f"punctuation by the rule {rule} ({RULES[rule]}): {100 * share:.1f}% of the tokens")
-    _report(attempts, sys.stdout)
+    _report(predicted.attempts, sys.stdout)
     if latent is not None:
-        print(f"latent PCFG: the estimated probability of {n_not_positive:,} sentences is not positive; "
+        print(f"latent PCFG: the estimated probability of {predicted.n_not_positive:,} sentences is not positive; "
               f"trees rest on absolute marginals")
     if args.labelled or args.evalb is not None:
         print_labelled(grammar, chosen, rule, args)
@@ -201,7 +179,31 @@ def _score(grammar: PCFG, latent: LatentPCFG | None, args: argparse.Namespace) -
     return 0
 
 
-def _print_table(gold: Sequence[Tree], rows: dict[str, list[Iterable[Span]]], conventions: Sequence[str],
+def _predict(grammar: PCFG, latent: LatentPCFG | None, gold: Sequence[Tree], args: argparse.Namespace) -> Predicted:
+    """The trees of exact inference, of the trivial baselines, and of the gold trees made binary."""
+    sentences = [tree.words() for tree in gold]
+    found: Iterator[tuple[Parse, LatentChart | None]] = (
+        ((parse, None) for parse in parses(grammar, sentences, engine_options(args))) if latent is None
+        else latent_parses(latent, sentences, engine_options(args)))
+    attempts: Counter[int] = Counter()
+    plain_spans, latent_spans, n_not_positive = [], [], 0
+    for plain, chart in progress(found, total=len(sentences), desc="parsing"):
+        attempts[plain.n_attempts] += 1
+        plain_spans.append(plain.spans)
+        if chart is not None:
+            latent_spans.append(labelled_recall(chart))
+            n_not_positive += chart.is_negative
+    rng = stream(args.seed, "random trees")
+    spans: dict[str, Sequence[Iterable[Span]]] = {"Inside-Outside": plain_spans}
+    if latent is not None:
+        spans["latent PCFG"] = latent_spans
+    for name, parse in BASELINES.items():
+        spans[f"{name}-branching" if name in ("right", "left") else name] = [parse(len(w), rng) for w in sentences]
+    spans["ceiling (binarised gold)"] = [gold_spans(tree, binary=True) for tree in gold]
+    return Predicted(spans, attempts, n_not_positive)
+
+
+def _print_table(gold: Sequence[Tree], rows: Mapping[str, Sequence[Iterable[Span]]], conventions: Sequence[str],
                  punctuation: str) -> None:
     print("unlabelled F1 in percent, sentence / corpus")
     for name in conventions:

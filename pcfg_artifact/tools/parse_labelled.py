@@ -6,11 +6,11 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from pcfg_artifact import storage
-from pcfg_artifact.grammar import PCFG
+from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.parsing.labelled import EVALB, evalb_line, labelled_f1, treebank_tree
 from pcfg_artifact.parsing.punctuation import PENN
-from pcfg_artifact.progress import progress
+from pcfg_artifact.system import storage
+from pcfg_artifact.system.progress import progress
 from pcfg_artifact.tools.parse_trees import recall_trees, viterbi_trees
 from pcfg_artifact.treebank.tree import Tree
 

@@ -8,14 +8,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pcfg_artifact.grammar import PCFG
 from pcfg_artifact.grammar.normal_form import normal_form
-from pcfg_artifact.parsing import EngineOptions, viterbi
+from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.parsing.charts import Chart
-from pcfg_artifact.parsing.confidence import Node, node_marginals
-from pcfg_artifact.parsing.decoding import RARE_BELOW, with_retries
+from pcfg_artifact.parsing.decoding import (
+    NO_LABEL,
+    RARE_BELOW,
+    Node,
+    labelled_tree,
+    node_marginals,
+    viterbi,
+    with_retries,
+)
 from pcfg_artifact.parsing.engine import each_chart
-from pcfg_artifact.parsing.labelling import NO_LABEL, labelled_tree
+from pcfg_artifact.parsing.options import EngineOptions
 from pcfg_artifact.treebank.binarise import unbinarise
 from pcfg_artifact.treebank.tree import Tree
 

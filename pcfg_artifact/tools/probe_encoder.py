@@ -18,17 +18,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pcfg_artifact import storage
-from pcfg_artifact.encoders import load_encoder
 from pcfg_artifact.errors import StageError, UsageError
-from pcfg_artifact.grammar import PCFG
+from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.metrics.schema import Metric, to_csv
+from pcfg_artifact.mlm.encoders import load_encoder
 from pcfg_artifact.probing.corpus import Corpus, Layer, unseen
 from pcfg_artifact.probing.probes import PROBES, FittedProbe, Probe, build_probes
 from pcfg_artifact.probing.representations import fitting_sentences
 from pcfg_artifact.probing.settings import ADJACENT, EOS
 from pcfg_artifact.probing.tasks import Task, decode_all, tree_task
-from pcfg_artifact.progress import progress
+from pcfg_artifact.system import storage
+from pcfg_artifact.system.progress import progress
 from pcfg_artifact.tools.arguments import (
     add_treebank_arguments,
     load_grammar,
@@ -40,8 +40,7 @@ from pcfg_artifact.tools.parse_trees import right_branching_tree
 from pcfg_artifact.tools.probe_kept import load_probes, save_probes
 from pcfg_artifact.tools.sentences import HELP, read_sentences
 from pcfg_artifact.treebank.splits import split
-from pcfg_artifact.treebank.tree import Tree
-from pcfg_artifact.treebank.unlabelled_trees import bracketed
+from pcfg_artifact.treebank.tree import Tree, bracketed
 from pcfg_artifact.workers.hidden_states import store_states, stored_layer
 
 EXAMPLE = "run_all.sh probe --model runs/smoke/pretrain/models/A4L3 --grammar runs/smoke/grammar/vm --treebank embedded"

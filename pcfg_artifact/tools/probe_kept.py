@@ -10,10 +10,10 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
-from pcfg_artifact import storage
 from pcfg_artifact.errors import UsageError
-from pcfg_artifact.probing.kept_probes import fitted_kind, probe_of, tensors_of
+from pcfg_artifact.probing.probe_io import fitted_kind, probe_of, tensors_of
 from pcfg_artifact.probing.probes import PROBES, FittedProbe
+from pcfg_artifact.system import storage
 
 WEIGHTS, ABOUT = "probes.safetensors", "probes.json"
 FORMAT, VERSION = "pcfg_artifact probes", 1

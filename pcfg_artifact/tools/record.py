@@ -11,15 +11,13 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from pcfg_artifact import config, pipeline, storage
-from pcfg_artifact.artifacts import Folder
 from pcfg_artifact.errors import UsageError
-from pcfg_artifact.freshness import provenance
 from pcfg_artifact.judge.claims import HOLDS
 from pcfg_artifact.judge.judge import MINIMUM_SEEDS
 from pcfg_artifact.judge.recorded_runs import Record, add_seed, judge_claims, refuse_other
 from pcfg_artifact.judge.results_page import results_page
-from pcfg_artifact.records import (
+from pcfg_artifact.run import config, pipeline
+from pcfg_artifact.run.expected import (
     EXPECTED,
     load_claims,
     load_paper,
@@ -28,6 +26,9 @@ from pcfg_artifact.records import (
     settings_hash,
     write_record,
 )
+from pcfg_artifact.run.freshness import provenance
+from pcfg_artifact.run.stage_folder import Folder
+from pcfg_artifact.system import storage
 from pcfg_artifact.tools.arguments import named_path
 from pcfg_artifact.treebank.reading import source_hash
 

@@ -11,17 +11,18 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from pcfg_artifact import artifacts, storage
 from pcfg_artifact.errors import UsageError
-from pcfg_artifact.grammar import learn_pcfg
+from pcfg_artifact.grammar.learning import learn_pcfg
 from pcfg_artifact.grammar.spectral import SMOOTHING, latent_pcfg, node_vectors
 from pcfg_artifact.grammar.spectral_features import collect_nodes
 from pcfg_artifact.judge.drawing import MARKERS, SERIES, Drawing, colour, finish, new_figure, styled
 from pcfg_artifact.metrics.schema import Metric, to_csv
-from pcfg_artifact.parsing import span_f1
 from pcfg_artifact.parsing.decoding import Span, parse_of, with_retries
 from pcfg_artifact.parsing.latent_engine import Survivors, latent_charts
-from pcfg_artifact.progress import progress
+from pcfg_artifact.parsing.scoring import span_f1
+from pcfg_artifact.run import stage_folder
+from pcfg_artifact.system import storage
+from pcfg_artifact.system.progress import progress
 from pcfg_artifact.tools.arguments import add_treebank_arguments, load_treebank, named_path
 from pcfg_artifact.treebank.binarise import VARIANTS
 from pcfg_artifact.treebank.splits import split
@@ -72,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
                             n=len(latent), unit="count"))
         print(table_row(f"m={m}", [metric.value for metric in found]), flush=True)
         metrics += found
-    storage.write_text(args.out / artifacts.METRICS, to_csv(metrics))
+    storage.write_text(args.out / stage_folder.METRICS, to_csv(metrics))
     storage.write_bytes(args.out / "f1_by_states.png", f1_by_states(metrics).png)
     print(f"written to {args.out}")
     return 0

@@ -22,9 +22,9 @@ from pathlib import Path
 
 import numpy as np
 
-from pcfg_artifact.grammar import PCFG
-from pcfg_artifact.parsing import next_words
-from pcfg_artifact.parsing.prefix_grammar import prefix_grammar
+from pcfg_artifact.grammar.pcfg import PCFG
+from pcfg_artifact.parsing.prefix.left_to_right import next_words
+from pcfg_artifact.parsing.prefix.prefix_grammar import prefix_grammar
 from pcfg_artifact.tools.arguments import add_grammar_argument, load_grammar
 from pcfg_artifact.tools.next import END, why_impossible
 from pcfg_artifact.tools.sentences import HELP, read_sentences

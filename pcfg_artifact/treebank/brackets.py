@@ -18,6 +18,7 @@ def parse_trees(text: str, document: str, *, skip_bad_trees: bool = False) -> tu
     """
     if "\r" in text:  # line ends of other systems: brackets do not mind, but lines are counted
         text = text.replace("\r\n", "\n").replace("\r", "\n")
+    swallowed = None
     try:
         _check_text(text)
         found = list(scan(text, 0, len(text)))
@@ -32,7 +33,7 @@ def parse_trees(text: str, document: str, *, skip_bad_trees: bool = False) -> tu
             raise TreebankError(f"{bad}; correct the file, or leave such trees out with --skip-bad-trees") from None
         if "(" not in text:
             return [], [bad._replace(first_line=1, last_line=text.rstrip("\n").count("\n") + 1)]
-    return recover(text, document)
+    return recover(text, document, is_swallowed=swallowed is not None)
 
 
 def _check_text(text: str) -> None:

@@ -18,22 +18,21 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from importlib import resources
 from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from pcfg_artifact.errors import TreebankError
-from pcfg_artifact.progress import ProgressBar
+from pcfg_artifact.system.progress import ProgressBar
 from pcfg_artifact.treebank import arrow
+from pcfg_artifact.treebank.ambiguous_tags import Renamed, without_clashes
 from pcfg_artifact.treebank.brackets import BadTree, parse_trees
-from pcfg_artifact.treebank.clashes import Renamed, without_clashes
 from pcfg_artifact.treebank.cleaning import Cleaner
-from pcfg_artifact.treebank.embedded import generate_treebank
 from pcfg_artifact.treebank.leaf_formats import AUTO, leaves_of
 from pcfg_artifact.treebank.tree import Tree
 
 EMBEDDED, NLTK = "embedded", "nltk"
+EMBEDDED_TREES = Path(__file__).with_name("embedded_trees.txt.gz")  # scripts/write_embedded_treebank.py writes it
 EXPECTED = (f"`{EMBEDDED}`, `{NLTK}`, or the path of a file, a folder or a zip file of bracketed trees, or of a folder "
             f"written by datasets' save_to_disk")
 # In folders and zip files, also with .gz behind; a file named by the user may have any name.
@@ -79,36 +78,23 @@ def read_treebank(source: str | Path, *, skip_bad_trees: bool = False, progress:
     leaf_format: what stands at the leaves, decided by document where it is `auto` (see leaf_formats.py).
     A file, folder or zip file whose name is `embedded` or `nltk` is meant by writing `./embedded`.
     """
-    if not str(source):
-        raise TreebankError(f"the treebank has no name; expected {EXPECTED}")
-    if str(source) == EMBEDDED:
-        return _embedded(progress)
-    path = _nltk_sample() if str(source) == NLTK else Path(source)
     try:
-        names, contents, passed_over = _documents(path)
+        names, contents, passed_over = _documents(source)
         if progress is not None:
             contents = iter(progress(contents, total=len(names), desc="reading treebank"))
         with _no_garbage_collection():
             treebank = _read(str(source), names, contents, skip_bad_trees, leaf_format)
         return replace(treebank, passed_over=passed_over)
     except OSError as error:
-        raise TreebankError(f"cannot read {error.filename or path}: {error.strerror or error}; "
+        raise TreebankError(f"cannot read {error.filename or source}: {error.strerror or error}; "
                             f"expected a readable file, folder or zip file of bracketed trees") from error
 
 
 def source_hash(source: str | Path) -> str:
-    """SHA-256 of a source without parsing it: of its documents, or for `embedded` of the files that generate it."""
-    if not str(source):
-        raise TreebankError(f"the treebank has no name; expected {EXPECTED}")
-    if str(source) == EMBEDDED:
-        here = resources.files("pcfg_artifact.treebank")
-        names: Sequence[str] = ("embedded.py", "embedded.yaml", "lexicon.yaml")
-        contents: Iterable[bytes] = [(here / name).read_bytes() for name in names]
-    else:
-        path = _nltk_sample() if str(source) == NLTK else Path(source)
-        names, contents, _ = _documents(path)
+    """Treebank.sha256 of a source without parsing it."""
     digest = hashlib.sha256()
     try:
+        names, contents, _ = _documents(source)
         for name, data in zip(_below_common_folder(names), contents, strict=True):
             _digest_document(digest, name, data)
     except OSError as error:
@@ -191,7 +177,12 @@ class Documents(NamedTuple):
     passed_over: Sequence[str] = ()
 
 
-def _documents(path: Path) -> Documents:
+def _documents(source: str | Path) -> Documents:
+    if not str(source):
+        raise TreebankError(f"the treebank has no name; expected {EXPECTED}")
+    if str(source) == EMBEDDED:
+        return Documents([EMBEDDED], iter([gzip.decompress(EMBEDDED_TREES.read_bytes())]))
+    path = _nltk_sample() if str(source) == NLTK else Path(source)
     if arrow.is_saved_dataset(path):
         return Documents(*arrow.documents(path))
     if path.is_dir():
@@ -300,7 +291,8 @@ def _zip_errors(where: object) -> Iterator[None]:
     try:
         yield
     # RuntimeError: encrypted, or a compression that Python lacks; the others: damaged.
-    except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, ValueError, struct.error) as error:
+    except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, ValueError, struct.error,
+            IndexError) as error:
         raise TreebankError(f"cannot read {where}: {error}; expected a whole zip file without a password") from error
 
 
@@ -324,10 +316,3 @@ def _nltk_sample() -> Path:
     raise TreebankError("NLTK's treebank sample is not on this machine; expected corpora/treebank or "
                         "corpora/treebank.zip in a folder named by NLTK_DATA, or in nltk_data in your home folder "
                         "(`python -m nltk.downloader treebank` puts it there)")
-
-
-def _embedded(progress: ProgressBar | None) -> Treebank:
-    trees = generate_treebank(progress=progress)
-    digest = hashlib.sha256()
-    _digest_document(digest, EMBEDDED, "\n".join(map(str, trees)).encode())
-    return Treebank(EMBEDDED, {EMBEDDED: trees}, len(trees), dict(Cleaner().counts), (), digest.hexdigest())

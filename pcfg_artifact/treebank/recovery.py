@@ -1,9 +1,8 @@
-"""What can be saved of a damaged text of trees: every tree that the damage does not touch, and a list of the rest.
+"""What can be saved of a damaged text of trees: reading starts anew at the next line that opens a tree.
 
-Once brackets are missing, nobody can know where the next tree begins.  It is taken to begin where a line opens a
-bracket at the indentation of the text's first tree; a chunk runs from one such line to the next.  A tree may run over
-several chunks where the text is laid out that way: whether it is, most trees of the text decide.  In doubt a tree is
-left out and listed, because a wrong tree is worse than a lost one.
+Such a line opens a bracket at the indentation of the text's first tree.  Where trees run over such lines as a rule,
+nothing shows where the next one begins: the rest of the text is left out.  What is left out is listed; in doubt a tree
+is left out, because a wrong tree is worse than a lost one.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import NamedTuple
 
 from pcfg_artifact.treebank.scanner import Broken, ScannedTree, scan
@@ -20,10 +19,8 @@ from pcfg_artifact.treebank.tree import Tree
 
 # NUL, or a byte that is not UTF-8 (as the error handler `surrogateescape` passes it on).
 UNREADABLE = re.compile("[\0\udc80-\udcff]")
-BRACKET = re.compile(r"[()]")
 LABEL = re.compile(r"\(\s*+([^\s()]*+)")
 LEAST_EVIDENCE = 3  # lines that begin as trees begin, before a text of balanced brackets is called wrong
-LONE_CLOSING = re.compile(r"^[^\S\n]*\)[)\s]*?$", re.MULTILINE)
 
 
 class BadTree(NamedTuple):
@@ -39,28 +36,6 @@ class BadTree(NamedTuple):
         text = f"{self.document}, line {self.line}: {self.reason}"
         is_one_line = self.first_line == self.line == self.last_line
         return text if is_one_line else f"{text} (lines {self.first_line} to {self.last_line})"
-
-
-class Loss(NamedTuple):
-    """A part of the text that is left out, and why (not the exception itself: it would keep its frames alive)."""
-
-    position: int
-    reason: str
-    is_surplus: bool
-    begin: int
-    end: int
-
-    @classmethod
-    def of(cls, broken: Broken, begin: int, end: int) -> Loss:
-        return cls(broken.position, broken.reason, broken.is_surplus, begin, end)
-
-
-class Piece(NamedTuple):
-    """What one chunk, or several joined, hold; is_balanced: every bracket has its partner within the piece."""
-
-    found: list[ScannedTree]
-    lost: list[Loss]
-    is_balanced: bool
 
 
 def unreadable(character: str) -> str:
@@ -95,191 +70,67 @@ def first_swallowed(text: str, found: Sequence[ScannedTree]) -> Broken | None:
                               f"closing bracket is missing", item.begin)
 
 
-def recover(text: str, document: str) -> tuple[list[Tree], list[BadTree]]:
-    """The trees of a text with at least one opening bracket that can be trusted, and all that is left out."""
-    found, lost = _Recovery(text).run()
+def recover(text: str, document: str, *, is_swallowed: bool) -> tuple[list[Tree], list[BadTree]]:
+    """The trees of a damaged text that can be trusted, and all that is left out.
+
+    is_swallowed: `first_swallowed` found the damage, and with it that a tree begins at every line that looks so.
+    """
     newlines = [match.start() for match in re.finditer("\n", text)]
-    bad = []
-    for loss in lost:
-        end = loss.begin + len(text[loss.begin:loss.end].rstrip())
-        first, line, last = (bisect_left(newlines, position) + 1 for position in (loss.begin, loss.position, end - 1))
-        bad.append(BadTree(document, line, loss.reason, min(first, line), max(last, line)))
-    return [tree for tree, _, _ in found], bad
+    starts = [text.rfind("\n", 0, start) + 1 for start in _tree_starts(text)]
+    chunks = list(pairwise(sorted({0, *starts, len(text)})))
+    if not is_swallowed and _run_over_lines(text, chunks):
+        chunks = [(0, len(text))]
+    trees: list[Tree] = []
+    bad: list[BadTree] = []
 
+    def lose(begin: int, end: int, position: int, reason: str) -> None:
+        end = begin + len(text[begin:end].rstrip())
+        first, line, last = (bisect_left(newlines, place) + 1 for place in (begin, position, end - 1))
+        bad.append(BadTree(document, line, reason, min(first, line), max(last, line)))
 
-class _Recovery:
-    """One damaged text, cut into chunks."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.unreadable = [match.start() for match in UNREADABLE.finditer(text)]
-        starts = [text.rfind("\n", 0, start) + 1 for start in _tree_starts(text)]
-        self.chunks = list(pairwise(sorted({0, *starts, len(text)})))
-        self.ends = self._closing_chunks()
-        self.joined: dict[int, Piece | None] = {}
-        # Characters that are read a second time in search of trees over several chunks: where thousands of brackets
-        # are missing, joining would take time that grows with the square of the text.
-        self.patience = 50 * len(text)
-        # Where trees close on a line of their own, such a line does not show that the tree before it was complete.
-        self.closes_alone = 2 * len(LONE_CLOSING.findall(text)) > len(self.chunks)
-
-    def run(self) -> tuple[list[ScannedTree], list[Loss]]:
-        pieces = [self._read(start, stop) for start, stop in self.chunks]
-        units: list[tuple[Piece, bool]] = []  # what is read by itself or joined, and which of the two
-        joined: list[int] = []
-        c = 0
-        while c < len(pieces):
-            whole = self._join(c)
-            is_joined = whole is not None and whole.is_balanced and not whole.lost
-            units.append((whole, True) if whole is not None and is_joined else (pieces[c], False))
-            joined += [c] if is_joined else []
-            c = self.ends[c] + 1 if is_joined else c + 1
-        roots = _roots([piece for piece, _ in units])
-        # Parts of one damaged tree may be many, but they are short and seldom labelled as whole trees are.
-        label = _label_of_most_text([piece for piece, _ in units])
-        n_single = sum(item.tree.label == label for piece, is_joined in units if not is_joined and not piece.lost
-                       for item in piece.found)
-        n_joined = sum(self._begins_with(c, label) and not self._looks_swallowed(c, roots) for c in joined)
-        choose = self._choose_loose if n_joined and n_joined >= n_single else self._choose
-        return choose(pieces, roots)
-
-    def _choose(self, pieces: list[Piece], roots: set[str]) -> tuple[list[ScannedTree], list[Loss]]:
-        """What is kept and lost where a tree is a chunk as a rule; roots: labels of such trees."""
+    for start, stop in chunks:
         found: list[ScannedTree] = []
-        lost: list[Loss] = []
-        c = 0
-        while c < len(pieces):
-            piece, last = pieces[c], c
-            whole = self._join(c)
-            if whole is not None and whole.is_balanced and not self._looks_swallowed(c, roots):
-                piece, last = whole, self.ends[c]
-            found += piece.found
-            lost += piece.lost
-            c = last + 1
-        return found, lost
-
-    def _choose_loose(self, pieces: list[Piece], roots: set[str]) -> tuple[list[ScannedTree], list[Loss]]:
-        """The same where trees run over chunks as a rule; after damage only such trees, labelled as others are."""
-        found: list[ScannedTree] = []
-        lost: list[Loss] = []
-        n_before, c = 0, 0  # trees found before the last unit
-        is_after_damage = False
-        while c < len(pieces):
-            whole = self._join(c)
-            piece, last = (pieces[c], c) if whole is None else (whole, self.ends[c])
-            is_part = is_after_damage and piece.found and (whole is None or piece.found[0].tree.label not in roots)
-            if is_part:  # of the damaged tree
-                lost[-1] = lost[-1]._replace(end=self.chunks[last][1])
-            if whole is None and piece.lost and piece.lost[0].is_surplus and n_before < len(found):
-                # The tree before it may have been closed too early.
-                lost.append(piece.lost[0]._replace(begin=found[n_before].begin))
-                del found[n_before:]
-            else:
-                lost += piece.lost
-            n_before = len(found)
-            if not is_part:
-                found += piece.found
-                if piece.found or piece.lost:
-                    is_after_damage = bool(piece.lost)
-            c = last + 1
-        return found, lost
-
-    def _begins_with(self, c: int, label: str | None) -> bool:
-        """Whether the trees that begin in chunk c, and run over others, begin with one of this label."""
-        whole = self._join(c)
-        return whole is not None and bool(whole.found) and whole.found[0].tree.label == label
-
-    def _looks_swallowed(self, c: int, roots: set[str]) -> bool:
-        below = [self.text.find("(", *self.chunks[d]) for d in range(c + 1, self.ends[c] + 1)]
-        return _begin_trees(self.text, below, roots)
-
-    def _join(self, c: int) -> Piece | None:
-        """The chunks from c to the one that closes its brackets, if it needs others and there is such a one."""
-        if c not in self.joined:
-            start, stop = self.chunks[c][0], self.chunks[self.ends[c]][1]
-            self.patience -= stop - start
-            self.joined[c] = self._read(start, stop) if self.ends[c] > c and self.patience > 0 else None
-        return self.joined[c]
-
-    def _closing_chunks(self) -> list[int]:
-        """For every chunk, the first one at whose end no more brackets are open than before it; itself: none is."""
-        depths = list(accumulate((self.text.count("(", *chunk) - self.text.count(")", *chunk) for chunk in self.chunks),
-                                 initial=0))
-        ends = list(range(len(self.chunks)))
-        waiting: list[int] = []
-        for c in range(len(self.chunks)):
-            waiting.append(c)
-            while waiting and depths[c + 1] <= depths[waiting[-1]]:
-                ends[waiting.pop()] = c
-        return ends
-
-    def _read(self, start: int, stop: int) -> Piece:
-        """What text[start:stop] holds by itself; a tree that is wrong inside its brackets costs that tree alone."""
-        piece, position = Piece([], [], True), start
-        while True:
-            try:
-                for item in scan(self.text, position, stop):
-                    at = _within(self.unreadable, item.begin, item.end)
-                    if at:
-                        piece.lost.append(Loss(at[0], unreadable(self.text[at[0]]), False, item.begin, item.end))
-                    else:
-                        piece.found.append(item)
-                return piece
-            except Broken as broken:
-                end = None if broken.begin is None else _closing(self.text, broken.begin, stop)
-                if broken.begin is not None and end is not None:
-                    piece.lost.append(Loss.of(broken, broken.begin, end))
-                    position = end
-                    continue
-                if broken.is_surplus:
-                    return self._without_surplus(piece, broken, start, stop)
-                begin = broken.position if broken.begin is None else broken.begin
-                if UNREADABLE.match(self.text, begin):
-                    broken = Broken(begin, unreadable(self.text[begin]))
-                piece.lost.append(Loss.of(broken, begin, stop))
-                n_open = self.text.count("(", begin, stop) - self.text.count(")", begin, stop)
-                return piece._replace(is_balanced=broken.begin is None and n_open == 0)
-
-    def _without_surplus(self, piece: Piece, broken: Broken, start: int, stop: int) -> Piece:
-        """A closing bracket too many: one of those before it may be the wrong one, so what they closed is not trusted.
-
-        Trusted are trees before one that is known to be wrong, and those of a line that ended before the bracket.
-        """
-        found, lost = piece.found, piece.lost
-        if lost:
-            found = [item for item in found if item.end <= lost[-1].begin]
-            lost = [*lost[:-1], lost[-1]._replace(end=stop)]
-        elif found and not self.closes_alone and "\n" in self.text[found[-1].end:broken.position] \
-                and "\n" not in self.text[found[0].begin:found[-1].begin]:
-            lost = [Loss.of(broken, broken.position, stop)]
-        else:
-            lost = [Loss.of(broken, found[0].begin if found else broken.position, stop)]
-            found = []
-        return Piece(found, lost, False)
+        try:
+            for item in scan(text, start, stop):
+                if (match := UNREADABLE.search(text, item.begin, item.end)) is None:
+                    found.append(item)
+                else:
+                    lose(item.begin, item.end, match.start(), unreadable(match[0]))
+        except Broken as broken:
+            begin, reason = broken.position if broken.begin is None else broken.begin, broken.reason
+            if broken.is_surplus and (untrusted := _closed_too_early(text, found, broken.position)):
+                begin = untrusted[0].begin
+                del found[-len(untrusted):]
+            elif match := UNREADABLE.match(text, begin):
+                reason = unreadable(match[0])
+            lose(begin, stop, broken.position, reason)
+        trees += [item.tree for item in found]
+    return trees, bad
 
 
-def _label_of_most_text(pieces: list[Piece]) -> str | None:
-    """The label whose trees, in pieces without damage, cover most of the text; None where there is no such piece."""
-    covered: Counter[str] = Counter()
-    for piece in pieces:
-        if not piece.lost:
-            for item in piece.found:
-                covered[item.tree.label] += item.end - item.begin
-    return covered.most_common(1)[0][0] if covered else None
+def _run_over_lines(text: str, chunks: Sequence[tuple[int, int]]) -> bool:
+    """Whether trees run over lines that look as if they opened one: then chunks open and close each other's brackets.
+
+    Single chunks do that where one tree lacks a bracket and another has one too many; as many are whole, then, with the
+    label of one that opens more brackets than it closes.
+    """
+    depths = [text.count("(", *chunk) - text.count(")", *chunk) for chunk in chunks]
+    labels = [match[1] if (match := LABEL.search(text, *chunk)) else "" for chunk in chunks]
+    open_labels = {label for label, depth in zip(labels, depths, strict=True) if depth > 0}
+    whole = Counter(label for label, depth in zip(labels, depths, strict=True) if depth == 0 and label in open_labels)
+    n_across = min(sum(depth > 0 for depth in depths), sum(depth < 0 for depth in depths))
+    return n_across > max([1, *whole.values()])
 
 
-def _roots(pieces: list[Piece]) -> set[str]:
-    """Labels of whole trees: the most frequent one, and those that do not follow damage, whose parts may look whole."""
-    labels = Counter(piece.found[0].tree.label for piece in pieces if piece.found and not piece.lost)
-    roots = {label for label, _ in labels.most_common(1)}
-    is_after_damage = False
-    for piece in pieces:
-        if piece.lost:
-            is_after_damage = True
-        elif piece.found and (not is_after_damage or piece.found[0].tree.label in roots):
-            is_after_damage = False
-            roots.update(item.tree.label for item in piece.found)
-    return roots
+def _closed_too_early(text: str, found: Sequence[ScannedTree], position: int) -> Sequence[ScannedTree]:
+    """The trees before a closing bracket too many that may be parts of one: one of their brackets may be the wrong one.
+
+    They begin with the last tree labelled as the first is.  One tree that ended on a line before is whole.
+    """
+    if len(found) == 1 and "\n" in text[found[0].end:position]:
+        return []
+    last = max((n for n, item in enumerate(found) if item.tree.label == found[0].tree.label), default=0)
+    return found[last:]
 
 
 def _tree_starts(text: str) -> list[int]:
@@ -299,13 +150,3 @@ def _begin_trees(text: str, starts: list[int], roots: set[str]) -> bool:
 def _within(positions: list[int], begin: int, end: int) -> list[int]:
     """The sorted `positions` in begin < position < end."""
     return positions[bisect_right(positions, begin):bisect_left(positions, end)]
-
-
-def _closing(text: str, begin: int, stop: int) -> int | None:
-    """Where the bracket at `begin` is closed again (the position after it); None: nowhere before `stop`."""
-    depth = 0
-    for match in BRACKET.finditer(text, begin, stop):
-        depth += 1 if match[0] == "(" else -1
-        if depth == 0:
-            return match.end()
-    return None

@@ -82,3 +82,10 @@ def _token(text: str) -> str:
     if "(" in text or ")" in text:  # as the Penn Treebank writes them, so that every reader can read the tree
         return text.replace("(", "-LRB-").replace(")", "-RRB-")
     return text
+
+
+def bracketed(words: list[str], spans: list[tuple[int, int]]) -> str:
+    """The tree without labels as text; parents come before their children in `spans`."""
+    opens = [sum(j - i > 1 for i, j in spans if i == t) for t in range(len(words))]
+    closes = [sum(j - i > 1 for i, j in spans if j == t + 1) for t in range(len(words))]
+    return " ".join("(" * a + word + ")" * b for word, a, b in zip(words, opens, closes, strict=True))

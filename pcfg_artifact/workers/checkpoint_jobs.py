@@ -10,21 +10,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pcfg_artifact.encoders import load_causal_lm, load_encoder, load_masked_lm
 from pcfg_artifact.interventions.effects import mean_over_sentences
 from pcfg_artifact.interventions.experiment import LINEAR, RANDOM
-from pcfg_artifact.machine import Machine
 from pcfg_artifact.metrics.models import middle_layer
 from pcfg_artifact.metrics.schema import Metric
+from pcfg_artifact.mlm.encoders import load_causal_lm, load_encoder, load_masked_lm
 from pcfg_artifact.mlm.evaluation import predictions
-from pcfg_artifact.mlm.next_word_gap import next_word_predictions, with_end
-from pcfg_artifact.mlm.optimum import Gap, MaskedSentence
+from pcfg_artifact.mlm.exact_comparison import Gap, MaskedSentence
+from pcfg_artifact.mlm.next_word_comparison import next_word_predictions, with_end
 from pcfg_artifact.probing.attended_distance import attended_distances
 from pcfg_artifact.probing.corpus import Corpus, Layer
 from pcfg_artifact.probing.probes import Probe
 from pcfg_artifact.probing.representations import extract
 from pcfg_artifact.probing.settings import EOS, TREEBANK
 from pcfg_artifact.probing.tasks import run_task, span_task, tree_task
+from pcfg_artifact.system.machine import Machine
 from pcfg_artifact.workers.intervention_jobs import InterventionContext
 from pcfg_artifact.workers.probe_fits import device_of
 

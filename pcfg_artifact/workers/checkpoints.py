@@ -10,9 +10,9 @@ from pathlib import Path
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
-from pcfg_artifact import storage
 from pcfg_artifact.errors import CorruptArtifact, StageError
 from pcfg_artifact.mlm.training import TrainingState
+from pcfg_artifact.system import storage
 
 KEPT = 2
 POLL_SECONDS = 0.5

@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Executor
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import pcfg_artifact
-from pcfg_artifact import storage
 from pcfg_artifact.errors import StageError, UsageError
+from pcfg_artifact.run.freshness import code_hash
 
 SCHEME = "dask://"
 ADVICE = f"expected {SCHEME}HOST:PORT, the address of a Dask scheduler (docs/CLUSTER.md)"
@@ -50,7 +48,7 @@ def connect(address: str) -> Iterator[Cluster]:
         raise UsageError(f"no Dask scheduler answers at {address}; {ADVICE}") from error
     try:
         with client:
-            refuse_other_code(client.run(code))
+            refuse_other_code(client.run(code_hash))
             n_workers = max(FEWEST, sum(client.nthreads().values()))
             yield Cluster(client.get_executor(pure=False), n_workers,
                           lambda value: client.submit(itself, value, pure=False))
@@ -63,16 +61,9 @@ def connect(address: str) -> Iterator[Cluster]:
                          f"again") from error
 
 
-def code() -> str:
-    """A hash of this package's sources."""
-    root = Path(pcfg_artifact.__file__).parent
-    return storage.fingerprint([[str(path.relative_to(root)), path.read_text(encoding="utf-8")]
-                                for path in sorted(root.rglob("*.py"))])
-
-
 def refuse_other_code(found: dict[str, str]) -> None:
     """found: worker -> hash."""
-    wrong = sorted(worker for worker, its_code in found.items() if its_code != code())
+    wrong = sorted(worker for worker, its_code in found.items() if its_code != code_hash())
     if wrong:
         raise UsageError(f"{len(wrong)} of {len(found)} Dask workers ({wrong[0]}, ..) run another version of this "
                          f"package; start them in this folder, or in an image of it")

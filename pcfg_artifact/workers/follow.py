@@ -11,7 +11,8 @@ from pathlib import Path
 from pcfg_artifact.errors import StageError, UsageError
 from pcfg_artifact.workers.jobs import TrainingJob, processes_of
 from pcfg_artifact.workers.launch import end, failure, start
-from pcfg_artifact.workers.trainer import FINISHED, TORCHRUN, Meeting
+from pcfg_artifact.workers.rendezvous import TORCHRUN, Meeting
+from pcfg_artifact.workers.trainer import FINISHED
 
 POLL_SECONDS = 1.0
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from pcfg_artifact import storage
 from pcfg_artifact.errors import StageError
 from pcfg_artifact.probing.corpus import Corpus, Layer
 from pcfg_artifact.probing.representations import Pooling, extract, max_pieces
-from pcfg_artifact.progress import ProgressBar, no_progress
+from pcfg_artifact.system import storage
+from pcfg_artifact.system.progress import ProgressBar, no_progress
 
 
 def store_states(model: Any, tokenizer: Any, corpora: Mapping[str, Corpus], folder: Path, *, precision: str,

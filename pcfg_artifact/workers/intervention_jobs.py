@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from pcfg_artifact.encoders import load_masked_lm
 from pcfg_artifact.interventions.experiment import LayerOutcome, Masked, intervene
-from pcfg_artifact.interventions.material import Material
-from pcfg_artifact.interventions.upper_layers import layer_states
-from pcfg_artifact.machine import Machine
+from pcfg_artifact.interventions.intervention_data import Material
+from pcfg_artifact.interventions.run_from_layer import layer_states
+from pcfg_artifact.mlm.encoders import load_masked_lm
 from pcfg_artifact.probing.probes import Probe
+from pcfg_artifact.system.machine import Machine
 from pcfg_artifact.workers.probe_fits import device_of
 
 

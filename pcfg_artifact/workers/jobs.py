@@ -17,17 +17,19 @@ import torch
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
-from pcfg_artifact import freshness, storage
-from pcfg_artifact.artifacts import StageDir
-from pcfg_artifact.config import PretrainConfig
 from pcfg_artifact.errors import CorruptArtifact
-from pcfg_artifact.machine import Machine
 from pcfg_artifact.mlm.model import parse_shape
-from pcfg_artifact.progress import progress
-from pcfg_artifact.ragged import Ragged
+from pcfg_artifact.run import freshness
+from pcfg_artifact.run.config import PretrainConfig
+from pcfg_artifact.run.stage_folder import StageDir
+from pcfg_artifact.system import storage
+from pcfg_artifact.system.machine import Machine
+from pcfg_artifact.system.progress import progress
+from pcfg_artifact.system.ragged import Ragged
 from pcfg_artifact.workers import checkpoints
 from pcfg_artifact.workers.launch import run_workers
-from pcfg_artifact.workers.trainer import FINISHED, STEP, TORCHRUN, hashes
+from pcfg_artifact.workers.rendezvous import TORCHRUN
+from pcfg_artifact.workers.trainer import FINISHED, STEP, hashes
 
 # Settings that leave a trained model what it is: how it is judged, and how its work is shared out.
 NOT_OF_A_MODEL = ("models", "causal_models", "n_exact", "exact_max_length", "batch_tokens", "processes", "save_every")

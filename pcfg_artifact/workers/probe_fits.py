@@ -11,16 +11,17 @@ from typing import Any, NamedTuple
 
 import torch
 
-from pcfg_artifact import artifacts, storage
-from pcfg_artifact.config import ProbeConfig
-from pcfg_artifact.encoders import load_config, load_encoder
 from pcfg_artifact.errors import CorruptArtifact, StageError
-from pcfg_artifact.machine import Machine, available_memory
 from pcfg_artifact.metrics.schema import Metric, is_blank
+from pcfg_artifact.mlm.encoders import load_config, load_encoder
 from pcfg_artifact.probing.corpus import Corpus, Layer
 from pcfg_artifact.probing.probes import Probe, build_probes
 from pcfg_artifact.probing.tasks import TaskResult
-from pcfg_artifact.progress import ProgressBar
+from pcfg_artifact.run import stage_folder
+from pcfg_artifact.run.config import ProbeConfig
+from pcfg_artifact.system import storage
+from pcfg_artifact.system.machine import Machine, available_memory
+from pcfg_artifact.system.progress import ProgressBar
 from pcfg_artifact.workers.hidden_states import store_states, stored_layer
 from pcfg_artifact.workers.pool import run_jobs
 
@@ -185,7 +186,7 @@ def write_result(context: Context, fit: Fit, result: TaskResult, cpu_seconds: fl
     storage.write_json(context.times / f"{fit.unit.model}-{fit}.json", {"cpu_seconds": round(cpu_seconds, 3)})
     scores = [vars(score.at(model=fit.unit.model, layer=fit.unit.layer)) for score in result.scores]
     rows = [{**{name: value for name, value in score.items() if not is_blank(value)},
-             "value": artifacts.finite_or_none(score["value"])} for score in scores]
+             "value": stage_folder.finite_or_none(score["value"])} for score in scores]
     storage.write_sealed_json(context.path(fit), {"scores": rows, "facts": result.facts, **shown})
 
 

@@ -7,11 +7,11 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from pcfg_artifact.artifacts import RaggedWriter
 from pcfg_artifact.grammar.sampling import SampledTrees, Sampler, token_dtype
-from pcfg_artifact.ordered import ordered_map
-from pcfg_artifact.progress import progress
-from pcfg_artifact.ragged import Ragged
+from pcfg_artifact.run.stage_folder import RaggedWriter
+from pcfg_artifact.system.progress import progress
+from pcfg_artifact.system.ragged import Ragged
+from pcfg_artifact.system.threads import ordered_map
 
 BLOCK = 20_000  # sentences drawn at once: about 2 MB of rules
 

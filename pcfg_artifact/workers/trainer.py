@@ -14,14 +14,14 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pcfg_artifact import storage
-from pcfg_artifact.artifacts import Folder
-from pcfg_artifact.errors import ArtifactError, StageError, UsageError
-from pcfg_artifact.ragged import Ragged
+from pcfg_artifact.errors import ArtifactError, StageError
+from pcfg_artifact.run.stage_folder import Folder
+from pcfg_artifact.system import storage
+from pcfg_artifact.system.ragged import Ragged
+from pcfg_artifact.workers.rendezvous import TORCHRUN, enter_group, leave_group, torchrun_options
 
 if TYPE_CHECKING:
     from pcfg_artifact.mlm.data import TrainingCorpus
@@ -32,8 +32,6 @@ PR_SET_PDEATHSIG = 1
 FINISHED = "training.json"  # in a model's folder, which appears as a whole
 CARD = "README.md"  # beside it, when the stage knows how good the model is
 STEP, FACTS = "step.txt", "facts.json"  # beside the checkpoints: how far, how fast
-# Extra arguments for torchrun, for training over several machines.
-TORCHRUN = "PCFG_ARTIFACT_TORCHRUN"
 PATIENCE = 90.0  # seconds that another machine's checkpoint may take to be seen here
 
 
@@ -50,7 +48,7 @@ def main(arguments: list[str]) -> int:
     several_machines = os.environ.get(TORCHRUN, "").split()
     try:
         if not args.in_group and (args.processes > 1 or several_machines):
-            options = rendezvous(several_machines, args.job.parent.name, args.number, args.follows)
+            options = torchrun_options(several_machines, args.job.parent.name, args.number, args.follows)
             from torch.distributed.run import main as torchrun  # here, because it takes seconds
 
             torchrun([*options, f"--nproc-per-node={args.processes}", "-m", __spec__.name, str(args.job), "--in-group"])
@@ -60,47 +58,6 @@ def main(arguments: list[str]) -> int:
         print(f"error: {error}", file=sys.stderr, flush=True)
         return error.exit_code
     return 0
-
-
-class Meeting(NamedTuple):
-    """Where the machines of a run meet, and the rest of torchrun's options for it."""
-
-    host: str
-    port: int
-    run: str
-    settings: tuple[str, ...]
-    others: tuple[str, ...]
-
-    @classmethod
-    def parse(cls, options: Sequence[str]) -> Meeting | None:
-        """From torchrun's own options; None where they name no place."""
-        parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-        parser.add_argument("--rdzv-id", "--rdzv_id", default="pcfg_artifact")
-        parser.add_argument("--rdzv-endpoint", "--rdzv_endpoint", default="")
-        parser.add_argument("--rdzv-conf", "--rdzv_conf", default="")
-        given, others = parser.parse_known_args(options)
-        host, _, port = given.rdzv_endpoint.rpartition(":")
-        if not host or not port.isdecimal():
-            return None
-        return cls(host, int(port), given.rdzv_id, tuple(filter(None, given.rdzv_conf.split(","))), tuple(others))
-
-
-def rendezvous(several_machines: Sequence[str], model: str, number: int = 0, follows: bool = False) -> list[str]:
-    """torchrun's options for how the processes of one model find each other.
-
-    Alone, by a number: a container without network cannot resolve the name it has.  Over several machines every model
-    has an id and a port of its own: the place where the machines meet ends with the torchrun that opened it, and
-    whoever came early for the next model would be left there.  Only the first machine opens it.
-    """
-    if not several_machines:
-        return ["--standalone", "--local-addr=127.0.0.1"]
-    meeting = Meeting.parse(several_machines)
-    if meeting is None:
-        raise UsageError(f"{TORCHRUN} is {' '.join(several_machines)!r}, expected --rdzv-endpoint=HOST:PORT in it "
-                         f"(docs/CLUSTER.md)")
-    settings = (*meeting.settings, f"is_host={0 if follows else 1}")
-    return [*meeting.others, f"--rdzv-endpoint={meeting.host}:{meeting.port + number}",
-            f"--rdzv-id={meeting.run}-{model}", f"--rdzv-conf={','.join(settings)}"]
 
 
 def end_with_parent(parent: int | None) -> None:
@@ -162,14 +119,6 @@ def agree(job: TrainingJob, folder: Path, place: Place) -> SharedTask:
     return tasks[0]
 
 
-def leave_group(place: Place) -> None:
-    from torch import distributed
-
-    if place.world_size > 1:
-        distributed.barrier()
-        distributed.destroy_process_group()
-
-
 def train_model(job: TrainingJob, folder: Path, place: Place, first_step: int | None
                 ) -> tuple[Any, dict[str, Any], dict[str, Any]]:
     """(network, result, facts) after the last step; checkpoints and the step reached are kept in `folder`.
@@ -209,12 +158,13 @@ def train_model(job: TrainingJob, folder: Path, place: Place, first_step: int | 
         batches = corpus.in_order("validation", place.rank, place.world_size, limit)
         return evaluation.mean_loss(network, batches, place, objective.loss)
 
-    reached = training.train(
-        network, corpus, recipe, seed=cfg.seed, loss_of=objective.loss, place=place, start=start, report=report,
-        save=lambda state: checkpoints.write(folder, state), save_every=cfg.save_every,
+    callbacks = training.Callbacks(
+        report=report, save=lambda state: checkpoints.write(folder, state), save_every=cfg.save_every,
         validate=lambda _: loss_on(held_out, cfg.n_curve), validate_every=cfg.validate_every,
         keep=lambda step: publish(network, job, folder, checkpoints.path_of(job.kept, step)),
         keep_at=training.kept_steps(cfg.steps, cfg.n_kept))
+    reached = training.train(network, corpus, recipe, seed=cfg.seed, loss_of=objective.loss, place=place, start=start,
+                             callbacks=callbacks)
     seconds = time.monotonic() - began
     result = {"model": job.model, "losses": reached.losses, "validation": reached.validation,
               "training_loss": loss_on(corpus, held_out.n_rows), "validation_loss": loss_on(held_out, None),
@@ -235,26 +185,6 @@ def first_network(job: TrainingJob, pretraining: Ragged) -> Any:
     if job.config.initialisation == "structured":
         objective.start_structured(network, pretraining, job.config.seed)
     return network
-
-
-def enter_group(device: str, precision: str, in_group: bool) -> Place:
-    """Take the place that torchrun gives this process, or the only one; one thread, one GPU each."""
-    import torch
-    from torch import distributed
-
-    from pcfg_artifact.mlm.training import Place, precision_of
-
-    rank, world_size = (int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])) if in_group else (0, 1)
-    torch.set_num_threads(1)
-    if device == "cuda":
-        device = f"cuda:{os.environ['LOCAL_RANK'] if in_group else 0}"
-        torch.cuda.set_device(device)  # before anything is asked of a GPU
-    precision = precision_of(precision, device)
-    if world_size > 1:
-        # NCCL that knows its GPU connects at once, and not at the first gradient; gloo has none.
-        distributed.init_process_group("gloo" if device == "cpu" else "nccl",
-                                       device_id=None if device == "cpu" else torch.device(device))
-    return Place(rank, world_size, device, precision)
 
 
 def peak_memory(device: str) -> dict[str, float]:

@@ -5,16 +5,16 @@ import pytest
 import torch
 from transformers import RobertaConfig, RobertaForMaskedLM
 
-from pcfg_artifact.constructions import RelativeInsideOutside
-from pcfg_artifact.grammar import PCFG
-from pcfg_artifact.interventions.upper_layers import layer_states, log_probs_above
+from pcfg_artifact.constructions.relative import RelativeInsideOutside
+from pcfg_artifact.grammar.pcfg import PCFG
+from pcfg_artifact.interventions.run_from_layer import layer_states, log_probs_above
 from pcfg_artifact.mlm.evaluation import predictions
+from pcfg_artifact.mlm.exact_comparison import masked_sentences
 from pcfg_artifact.mlm.gpt2 import build_causal_config, build_causal_model
 from pcfg_artifact.mlm.model import parse_shape
-from pcfg_artifact.mlm.next_word_gap import next_word_predictions
-from pcfg_artifact.mlm.optimum import masked_sentences
+from pcfg_artifact.mlm.next_word_comparison import next_word_predictions
 from pcfg_artifact.mlm.tokenizer import build_tokenizer
-from pcfg_artifact.parsing import inside_outside
+from pcfg_artifact.parsing.engine import inside_outside
 from pcfg_artifact.parsing.masks import Masking
 from pcfg_artifact.parsing.options import EngineOptions
 from pcfg_artifact.parsing.torch_engine import TorchEngine
@@ -22,7 +22,7 @@ from pcfg_artifact.probing.attended_distance import attended_distances
 from pcfg_artifact.probing.linear_probe import LinearProbe
 from pcfg_artifact.probing.representations import extract
 from pcfg_artifact.probing.two_layer_probe import TwoLayerProbe
-from pcfg_artifact.ragged import Ragged
+from pcfg_artifact.system.ragged import Ragged
 
 CUDA = "cuda:1"
 WORDS = ("she", "eats", "fish", "now")

@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pcfg_artifact.artifacts import Folder, Manifest, StageDir
-from pcfg_artifact.config import VerifyConfig
-from pcfg_artifact.inputs import Inputs
-from pcfg_artifact.machine import Machine
 from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.metrics.selection import Numbers
-from pcfg_artifact.records import load_record
+from pcfg_artifact.run.config import VerifyConfig
+from pcfg_artifact.run.expected import load_record
+from pcfg_artifact.run.inputs import Inputs
+from pcfg_artifact.run.stage_folder import Folder, Manifest, StageDir
 from pcfg_artifact.stages import verify
+from pcfg_artifact.system.machine import Machine
 from tests.judge.made_up import STAGES, WIDTHS, made_up_run
 
 EXAMPLE = {"words": ["the", "old", "bank", "approved", "the", "new", "plan", "."],

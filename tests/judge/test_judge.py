@@ -18,7 +18,7 @@ from pcfg_artifact.judge.recorded_runs import (
     refuse_other,
 )
 from pcfg_artifact.metrics.selection import Numbers
-from pcfg_artifact.records import load_claims, load_paper
+from pcfg_artifact.run.expected import load_claims, load_paper
 from tests.judge.made_up import BASE, made_up_run
 
 PAPER = Run("paper", "trees", "settings")

@@ -14,7 +14,7 @@ from pcfg_artifact.judge.recorded_runs import Record
 from pcfg_artifact.metrics.models import roles_of, shape_of
 from pcfg_artifact.metrics.schema import KEY, Metric
 from pcfg_artifact.metrics.selection import Numbers
-from pcfg_artifact.records import load_claims, load_record
+from pcfg_artifact.run.expected import load_claims, load_record
 
 MUTATIONS = yaml.safe_load((Path(__file__).parent / "mutations.yaml").read_text(encoding="utf-8"))
 EFFECTS = ("add", "times", "value", "drop", "copy", "swap", "also")

@@ -8,7 +8,7 @@ from pcfg_artifact.errors import CorruptArtifact
 from pcfg_artifact.judge.claims import HOLDS, evaluate
 from pcfg_artifact.judge.paper import parse_paper
 from pcfg_artifact.metrics.selection import Numbers
-from pcfg_artifact.records import load_claims, load_paper
+from pcfg_artifact.run.expected import load_claims, load_paper
 from tests.judge.made_up import made_up_run
 
 

@@ -14,7 +14,7 @@ from pcfg_artifact.judge import summary
 from pcfg_artifact.judge.judge import Judgement, Run, Verdict, judge
 from pcfg_artifact.judge.report import Page, render, shown_claims
 from pcfg_artifact.judge.tables import lay_out
-from pcfg_artifact.records import load_claims, load_paper
+from pcfg_artifact.run.expected import load_claims, load_paper
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 PHONE, DESK = 390, 1200

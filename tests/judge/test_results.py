@@ -4,11 +4,12 @@ import shutil
 
 import pytest
 
-from pcfg_artifact import results, storage
-from pcfg_artifact.artifacts import Manifest, StageDir
+from pcfg_artifact import results
 from pcfg_artifact.errors import CorruptArtifact, UsageError
 from pcfg_artifact.metrics.schema import COLUMNS, KEY, is_blank
-from pcfg_artifact.records import load_claims
+from pcfg_artifact.run.expected import load_claims
+from pcfg_artifact.run.stage_folder import Manifest, StageDir
+from pcfg_artifact.system import storage
 from tests.judge.made_up import made_up_run
 
 

@@ -7,12 +7,12 @@ import re
 import pytest
 import yaml
 
-from pcfg_artifact import config, pipeline, planning, records
-from pcfg_artifact.artifacts import Folder, StageDir
 from pcfg_artifact.cli import main
 from pcfg_artifact.errors import StageError
 from pcfg_artifact.judge.judge import judge
-from pcfg_artifact.records import load_claims, load_record, read_run
+from pcfg_artifact.run import config, expected, pipeline, plan
+from pcfg_artifact.run.expected import load_claims, load_record, read_run
+from pcfg_artifact.run.stage_folder import Folder, StageDir
 from pcfg_artifact.stages import verify
 from pcfg_artifact.tools import record as record_tool
 from tests.judge.conftest import verified, write_run
@@ -60,9 +60,9 @@ def test_what_is_wrong_turns_the_verdict(tmp_path, plain, metrics, words):
 
 def test_the_exit_code_of_the_pipeline_is_the_verdict(tmp_path, monkeypatch, capsys):
     verify_only = [stage for stage in pipeline.STAGES if stage.name == "verify"]
-    monkeypatch.setattr(planning, "refuse_early", lambda *_: None)
-    monkeypatch.setattr(planning, "input_hashes", lambda *_: {})
-    monkeypatch.setattr(planning, "why_run", lambda *_: None)
+    monkeypatch.setattr(plan, "refuse_early", lambda *_: None)
+    monkeypatch.setattr(plan, "input_hashes", lambda *_: {})
+    monkeypatch.setattr(plan, "why_run", lambda *_: None)
     for passes, code in ((True, 0), (False, 1)):
         out = StageDir(tmp_path / str(code) / "verify")
         out.write_json("verdict", {"passed": passes, "profile": "smoke"})
@@ -89,7 +89,7 @@ def recorder(tmp_path, monkeypatch):
     """`record` on made-up runs: every call to the pipeline writes the numbers of its seed."""
     folder = tmp_path / "expected_results"
     folder.mkdir()
-    (folder / "claims.yaml").write_bytes((records.EXPECTED / "claims.yaml").read_bytes())
+    (folder / "claims.yaml").write_bytes((expected.EXPECTED / "claims.yaml").read_bytes())
 
     def run(profile, out, stages):
         assert [stage.name for stage in stages] == list(STAGES)

@@ -1,0 +1,34 @@
+"""The sentences that the report shows one by one: the same in every stage, so that what they say stands together."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pcfg_artifact.errors import StageError
+from pcfg_artifact.parsing.engine import inside_outside
+from pcfg_artifact.run.inputs import Inputs
+from pcfg_artifact.treebank.tree import Tree
+
+WORDS = range(8, 13)  # long enough to be a tree, short enough to be drawn
+N_EXPLORED = 4  # sentences to look into; the first is drawn as well
+
+
+def example_tree(inputs: Inputs) -> Tree:
+    """The one that is drawn."""
+    return example_trees(inputs)[0]
+
+
+def example_trees(inputs: Inputs) -> list[Tree]:
+    """The first test trees of 8 to 12 words whose sentence has probability, whatever a stage makes of the tests."""
+    grammar = inputs.pcfg()
+    found: list[Tree] = []
+    for tree in inputs.trees("test"):
+        if len(words := tree.words()) in WORDS and words not in [other.words() for other in found] \
+                and inside_outside(grammar, [words])[0].log_prob > -np.inf:
+            found.append(tree)
+            if len(found) == N_EXPLORED:
+                break
+    if found:
+        return found
+    raise StageError(f"no test sentence of {WORDS[0]} to {WORDS[-1]} words has probability; the treebank is too small "
+                     f"for an example")

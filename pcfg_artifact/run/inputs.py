@@ -1,0 +1,51 @@
+"""What a stage reads: the verified folders of earlier stages, and the values in them that many stages want."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from pcfg_artifact.errors import StageError
+from pcfg_artifact.grammar.pcfg import PCFG
+from pcfg_artifact.grammar.sampling import SampledTrees
+from pcfg_artifact.run.stage_folder import Folder
+from pcfg_artifact.system.ragged import Ragged
+from pcfg_artifact.treebank.brackets import parse_trees
+from pcfg_artifact.treebank.tree import Tree
+
+
+class Inputs:
+    """Read access to earlier stages; `source` is the treebank as the user named it, for the first stage alone."""
+
+    def __init__(self, folders: Mapping[str, Path], source: str) -> None:
+        self._folders = dict(folders)
+        self.source = source
+
+    def __getitem__(self, stage: str) -> Folder:
+        if stage not in self._folders:
+            raise StageError(f"stage {stage!r} is not among this stage's inputs; add it to `reads` in run/pipeline.py")
+        return Folder(self._folders[stage])
+
+    def stages(self) -> tuple[str, ...]:
+        return tuple(self._folders)
+
+    def __contains__(self, stage: str) -> bool:
+        return stage in self._folders
+
+    def pcfg(self, variant: str | None = None) -> PCFG:
+        """The learned grammar: the one sampled from, or the named variant."""
+        grammar = self["grammar"]
+        return PCFG.load(grammar.path(variant or grammar.json("sizes")["variant"]))
+
+    def trees(self, split: str) -> list[Tree]:
+        """Cleaned treebank trees of `train` or `test`."""
+        name = f"{split}.trees"
+        return parse_trees(self["grammar"].text(name), name)[0]
+
+    def sentences(self, split: str) -> Ragged:
+        """Word ids of the sampled sentences of a split, memory-mapped."""
+        return self["sample"].ragged(f"{split}/tokens", memory_map=True)
+
+    def sampled_trees(self, split: str) -> SampledTrees:
+        """The sampled binary trees of a split whose trees are stored (all but pretraining)."""
+        return SampledTrees(self.pcfg(), self["sample"].ragged(f"{split}/rules"), n_rejected=0)

@@ -1,0 +1,277 @@
+"""What a run keeps on disk: ragged arrays, stage folders and manifests; system/storage.py writes single files.
+
+docs/FORMATS.md is the reader's view of both.
+"""
+
+from __future__ import annotations
+
+import csv
+import fcntl
+import math
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pcfg_artifact.errors import CorruptArtifact, StageError, UsageError
+from pcfg_artifact.metrics.schema import Metric, from_rows, to_csv
+from pcfg_artifact.system import storage
+from pcfg_artifact.system.ragged import Ragged
+
+MANIFEST = "manifest.json"  # written last: its presence means "done"
+STARTED = "started.json"  # the fingerprint a folder was begun with: equal means "continue", other means "wipe"
+LOCK = ".lock"
+METRICS = "metrics.csv"
+
+
+# ---- ragged arrays --------------------------------------------------------------------------------------------------
+
+
+class RaggedWriter:
+    """Writes a Ragged block by block, in memory independent of its size: `name`.values.npy and `name`.offsets.npy.
+
+    Both appear, complete, when the `with` block ends well; otherwise neither does.
+    """
+
+    HEADER = 128  # room for the .npy header, whose shape is known only at the end; a multiple of 64 as NumPy aligns
+
+    def __init__(self, path: Path, dtype: Any) -> None:
+        self._path, self._dtype = path, np.dtype(dtype)
+        self._lengths: list[np.ndarray] = []
+        self._n_values = 0
+
+    def __enter__(self) -> RaggedWriter:
+        self._stack = ExitStack()
+        values = self._path.with_name(f"{self._path.name}.values.npy")
+        self._file = self._stack.enter_context(storage.atomic_open(values))
+        self._file.write(b"\0" * self.HEADER)
+        return self
+
+    def append(self, block: Ragged) -> None:
+        self._file.write(np.ascontiguousarray(block.values, self._dtype).data)
+        self._lengths.append(block.lengths.astype(np.int32))
+        self._n_values += len(block.values)
+
+    def __exit__(self, *failure: Any) -> bool | None:
+        if failure[0] is None:
+            self._file.seek(0)
+            self._file.write(self._header())
+            offsets = np.zeros(sum(map(len, self._lengths)) + 1, np.int64)
+            np.cumsum(np.concatenate([np.zeros(0, np.int32), *self._lengths]), out=offsets[1:])
+            storage.write_array(self._path.with_name(f"{self._path.name}.offsets.npy"), offsets)
+        return self._stack.__exit__(*failure)
+
+    def _header(self) -> bytes:
+        text = repr({"descr": self._dtype.str, "fortran_order": False, "shape": (self._n_values,)})
+        magic = np.lib.format.magic(1, 0)
+        room = self.HEADER - len(magic) - 2
+        return magic + room.to_bytes(2, "little") + text.ljust(room - 1).encode() + b"\n"
+
+
+# ---- text ------------------------------------------------------------------------------------------------------------
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    """Rows of a CSV file with a header; lines that start with # are comments."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise CorruptArtifact(f"{path} is missing; run the stage that writes it again") from error
+    return list(csv.DictReader(line for line in text.splitlines() if line and not line.startswith("#")))
+
+
+def finite_or_none(value: float) -> float | None:
+    """For JSON, which has no NaN or infinity."""
+    return float(value) if math.isfinite(value) else None
+
+
+# ---- stage folders --------------------------------------------------------------------------------------------------
+
+
+class Folder:
+    """Read access to the folder of a finished stage (or to any folder of our files)."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = Path(root)
+
+    def path(self, name: str) -> Path:
+        return self.root / name
+
+    def has(self, name: str) -> bool:
+        return self.path(name).is_file()
+
+    def json(self, name: str) -> Any:
+        return storage.read_json(self.path(f"{name}.json"))
+
+    def text(self, name: str) -> str:
+        try:
+            return self.path(name).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise CorruptArtifact(f"{self.path(name)} cannot be read ({error}); run the stage again") from error
+
+    def array(self, name: str, *, memory_map: bool = False) -> np.ndarray:
+        return storage.read_array(self.path(f"{name}.npy"), memory_map=memory_map)
+
+    def ragged(self, name: str, *, memory_map: bool = False) -> Ragged:
+        return Ragged(self.array(f"{name}.values", memory_map=memory_map), self.array(f"{name}.offsets"))
+
+    def metrics(self) -> list[Metric]:
+        path = self.path(METRICS)
+        return from_rows(read_csv(path), str(path)) if path.is_file() else []
+
+
+class StageDir(Folder):
+    """Write access to the folder of the running stage.  Every write is atomic, so a file that exists is complete:
+    a stage that is resumed asks `has` and keeps what is there."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.facts: dict[str, Any] = {}  # throughput, memory and the like: they go into the manifest, not into rows
+
+    def write_json(self, name: str, value: Any) -> None:
+        storage.write_json(self.path(f"{name}.json"), value)
+
+    def write_text(self, name: str, text: str) -> None:
+        storage.write_text(self.path(name), text)
+
+    def write_array(self, name: str, array: np.ndarray) -> None:
+        storage.write_array(self.path(f"{name}.npy"), array)
+
+    def write_ragged(self, name: str, ragged: Ragged) -> None:
+        self.write_array(f"{name}.values", ragged.values)
+        self.write_array(f"{name}.offsets", ragged.offsets)
+
+    def write_metrics(self, metrics: Iterable[Metric]) -> None:
+        self.write_text(METRICS, to_csv(metrics))
+
+    def files(self) -> list[str]:
+        """Names of the finished files in the folder, sorted; scratch/ is a stage's own and does not count."""
+        names = (p.relative_to(self.root).as_posix() for p in self.root.rglob("*") if p.is_file())
+        return sorted(n for n in names if n not in (MANIFEST, STARTED, LOCK) and not n.startswith("scratch/")
+                      and not Path(n).name.startswith(storage.TEMPORARY))
+
+
+# ---- manifests ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a finished stage was made from and what it made.  `fingerprint` covers config, inputs and code."""
+
+    stage: str
+    fingerprint: str
+    config: dict[str, Any]
+    inputs: dict[str, str]  # stage name, or "treebank" -> hash of what it held
+    outputs: dict[str, str]  # file name -> SHA-256
+    versions: dict[str, str] = field(default_factory=dict)
+    machine: dict[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+    peak_memory_mb: float = 0.0
+    facts: dict[str, Any] = field(default_factory=dict)
+    code: dict[str, str] = field(default_factory=dict)  # source file of the package that it reaches -> SHA-256
+
+    @property
+    def output_hash(self) -> str:
+        return storage.fingerprint(self.outputs)
+
+    def write(self, folder: Path) -> None:
+        storage.write_json(folder / MANIFEST, asdict(self))
+
+    @classmethod
+    def read(cls, folder: Path) -> Manifest | None:
+        """The manifest of a finished stage, or None where there is none."""
+        path = folder / MANIFEST
+        if not path.is_file():
+            return None
+        try:
+            manifest = cls(**storage.read_json(path))
+            manifest._check_types()
+        except TypeError as error:
+            raise CorruptArtifact(f"{path} is not a manifest of this release ({error}); "
+                                  f"run the stage again with --force") from error
+        return manifest
+
+    def _check_types(self) -> None:
+        of_text = {name: getattr(self, name) for name in ("inputs", "outputs", "versions", "code")}
+        mappings = of_text | {name: getattr(self, name) for name in ("config", "machine", "facts")}
+        for name, value in mappings.items():
+            if not isinstance(value, dict):
+                raise TypeError(f"{name} is {value!r:.60}, expected an object")
+        for name, value in of_text.items():
+            if not all(isinstance(entry, str) for entry in value.values()):
+                raise TypeError(f"{name} holds other values than text")
+        for name in ("stage", "fingerprint"):
+            if not isinstance(getattr(self, name), str):
+                raise TypeError(f"{name} is {getattr(self, name)!r:.60}, expected text")
+        for name in ("seconds", "peak_memory_mb"):
+            if not isinstance(getattr(self, name), int | float):
+                raise TypeError(f"{name} is {getattr(self, name)!r:.60}, expected a number")
+
+    def verify(self, folder: Path, parts: Sequence[str] | None = None) -> None:
+        """Check every output (below `parts` of the folder, or all) against its recorded hash."""
+        for name, expected in self.outputs.items():
+            path = folder / name
+            if parts is not None and Path(name).parts[0] not in parts:
+                continue
+            if not path.is_file():
+                raise CorruptArtifact(f"{path} is missing although {MANIFEST} lists it; "
+                                      f"run `--only {self.stage} --force` to make it again")
+            if storage.sha256(path) != expected:
+                raise CorruptArtifact(f"{path} does not have the SHA-256 that {MANIFEST} records: it was changed or "
+                                      f"damaged; run `--only {self.stage} --force` to make it again")
+
+
+def begin(folder: Path, mark: str, *, keeps: Sequence[str] = (), fresh: bool = False) -> StageDir:
+    """Open a stage folder for writing.  Work begun with the same fingerprint is kept, any other is removed.
+
+    keeps: entries whose pieces carry fingerprints of their own, which the stage compares; they stay, unless `fresh`,
+    which removes everything.
+
+    Only a folder that carries our mark is ever emptied: somebody else's files are refused, not deleted.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / MANIFEST).unlink(missing_ok=True)
+        started = folder / STARTED
+        for stale in list(folder.rglob(f"{storage.TEMPORARY}*")):
+            _remove(stale)
+        present = [entry for entry in folder.iterdir() if entry.name not in (LOCK, STARTED)]
+        if present and not started.is_file():
+            raise UsageError(f"{folder} already holds files that no run of ours wrote (for example "
+                             f"{present[0].name}); choose an empty folder for --out")
+        is_other = present and started.read_bytes().strip() != mark.encode()
+        for entry in present:
+            if fresh or (is_other and entry.name not in keeps):
+                _remove(entry)
+    except OSError as error:
+        raise StageError(f"cannot use {folder}: {error.strerror or error}; choose another --out") from error
+    storage.write_text(started, mark + "\n")
+    return StageDir(folder)
+
+
+def _remove(path: Path) -> None:
+    shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
+
+
+@contextmanager
+def lock(folder: Path) -> Iterator[None]:
+    """Hold an output folder for this process; the lock ends with the process, however it ends."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = open(folder / LOCK, "w")  # noqa: SIM115 - held open for the whole run
+    except OSError as error:
+        raise UsageError(f"cannot use {folder} for output: {error.strerror or error}; "
+                         f"pass a folder that can be written with --out") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UsageError(f"{folder} is in use by another run; wait for it to end, or pass another --out") from error
+        except OSError as error:  # some network file systems have no locks
+            raise UsageError(f"{folder} cannot be locked ({error.strerror or error}), so a second run could not be "
+                             f"kept away; pass an --out on a file system with flock, such as a local disk") from error
+        yield

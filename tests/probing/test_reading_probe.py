@@ -1,0 +1,61 @@
+"""Questions at words, by hand; the share of variance; and a probe that can only read what is there."""
+
+import numpy as np
+import pytest
+
+from pcfg_artifact.parsing.prefix.tree_facts import facts_of_tree
+from pcfg_artifact.probing.reading_probe import (
+    OPEN,
+    RELATIVE_DEPTH,
+    WordQuestion,
+    explained,
+    late_questions,
+    probe_words,
+    questions_of,
+    spans_at_words,
+    word_rows,
+)
+
+# ((a b) (c d)) and (e f)
+FIRST = facts_of_tree([(0, 4), (0, 2), (2, 4), (0, 1), (1, 2), (2, 3), (3, 4)], 4)
+SECOND = facts_of_tree([(0, 2), (0, 1), (1, 2)], 2)
+NAN = np.nan
+
+
+def test_a_span_is_asked_for_at_its_last_word_or_later():
+    spans = [FIRST.spans, SECOND.spans]
+    np.testing.assert_array_equal(spans_at_words(spans, 2, 0), [NAN, 1, 0, 1, NAN, 1])
+    np.testing.assert_array_equal(spans_at_words(spans, 2, 1), [NAN, NAN, 1, 0, NAN, NAN])
+    np.testing.assert_array_equal(spans_at_words(spans, 4, 0), [NAN, NAN, NAN, 1, NAN, NAN])
+    np.testing.assert_array_equal(spans_at_words(spans, 3, 2), np.full(6, NAN))  # too long for every sentence
+
+
+def test_all_questions_have_a_number_a_word():
+    asked = {**questions_of([FIRST, SECOND], (2, 3)), **late_questions([[FIRST.spans, SECOND.spans]], (2,))}
+    assert list(asked) == [WordQuestion("span end", 2, 0), WordQuestion("span end", 3, 0), OPEN, RELATIVE_DEPTH,
+                           WordQuestion("span end", 2, 1)]
+    assert {len(values) for values in asked.values()} == {6}
+    np.testing.assert_array_equal(asked[OPEN], [2, 1, 2, 0, 1, 0])
+    np.testing.assert_array_equal(asked[RELATIVE_DEPTH], [2, -1, 1, -2, 1, -1])
+
+
+def test_rows_of_words_leave_out_the_marks():
+    np.testing.assert_array_equal(word_rows([2, 3]), [1, 2, 5, 6, 7])
+
+
+def test_the_share_of_variance_by_hand():
+    wanted = np.array([0.0, 2.0, NAN, 4.0])
+    for answers, share in ((wanted, 1.0), (np.full(4, 2.0), 0.0), (np.array([0.0, 2.0, 9.0, 2.0]), 0.5)):
+        found = explained(wanted, answers)
+        assert (found.value, found.n) == (share, 3)
+    assert np.isnan(explained(np.ones(3), np.ones(3)).value)
+    assert np.isnan(explained(np.full(2, NAN), np.ones(2)).value)
+
+
+def test_a_linear_probe_finds_what_is_linear_and_nothing_in_noise():
+    rng = np.random.default_rng(0)
+    x, x_test = rng.normal(size=(2000, 5)).astype(np.float32), rng.normal(size=(500, 5)).astype(np.float32)
+    targets = {"linear": x @ np.arange(5) + 3, "noise": rng.normal(size=2000)}
+    found = probe_words(x, targets, x_test)
+    assert explained(x_test @ np.arange(5) + 3.0, found["linear"]).value == pytest.approx(1.0, abs=1e-6)
+    assert explained(rng.normal(size=500), found["noise"]).value < 0.05

@@ -1,0 +1,154 @@
+"""Training over several machines, each a torchrun of its own on this one, without a network or a name that resolves."""
+
+import dataclasses
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pcfg_artifact
+from pcfg_artifact import cli
+from pcfg_artifact.errors import StageError, UsageError
+from pcfg_artifact.mlm.training import Place, Recipe, train
+from pcfg_artifact.run.config import load_profile
+from pcfg_artifact.run.stage_folder import StageDir
+from pcfg_artifact.system.machine import Machine
+from pcfg_artifact.system.ragged import Ragged
+from pcfg_artifact.workers import checkpoints, follow, jobs, rendezvous, trainer
+
+SMALL = {"models": ("A1L1", "A2L1"), "causal_models": (),
+         "width": 16, "max_length": 12, "batch_size": 8, "batch_tokens": 128, "steps": 4,
+         "schedule_steps": 8, "warmup_steps": 2, "save_every": 2, "validate_every": 4, "n_curve": 8, "dropout": 0.0,
+         "initialisation": "random"}
+# A network with nothing but the loopback, and a host name that nobody knows.
+NO_NETWORK = ("unshare", "--net", "--uts", "sh", "-c",
+              'hostname nowhere.invalid && ip link set lo up && exec "$@"', "sh")
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(pcfg_artifact.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
+
+
+def can_be_cut_off() -> bool:
+    try:
+        return subprocess.run([*NO_NETWORK, "true"], capture_output=True).returncode == 0
+    except OSError:
+        return False
+
+
+without_network = pytest.mark.skipif(not can_be_cut_off(), reason="needs unshare, ip and the right to use them")
+
+
+def write_run(root: Path, **changes: object) -> StageDir:
+    """The folder of a run whose models wait to be trained."""
+    rng = np.random.default_rng(0)
+    for split, n in (("pretraining", 200), ("validation", 20)):
+        rows = Ragged.from_rows([rng.integers(0, 9, rng.integers(3, 12)) for _ in range(n)], np.uint16)
+        StageDir(root / "sample").write_ragged(f"{split}/tokens", rows)
+    out = StageDir(root / "pretrain")
+    config = dataclasses.replace(load_profile("smoke").pretrain, **{**SMALL, **changes})
+    shards = {split: root / "sample" / split / "tokens" for split in ("pretraining", "validation")}
+    jobs.write_jobs(config, tuple("abcdefghi"), shards, out, Machine("cpu", 2))
+    return out
+
+
+def test_alone_processes_meet_at_a_number_and_not_at_a_name():
+    assert rendezvous.torchrun_options([], "A2L1") == ["--standalone", "--local-addr=127.0.0.1"]
+
+
+@pytest.mark.parametrize("given", ["--rdzv-id=job7", "--rdzv-id job7", "--rdzv_id=job7"])
+def test_every_model_has_a_rendezvous_and_a_port_of_its_own(given):
+    options = ["--nnodes=2", *given.split(), "--rdzv-endpoint=node0:29500"]
+    assert rendezvous.torchrun_options(options, "A2L1", 3) == [
+        "--nnodes=2", "--rdzv-endpoint=node0:29503", "--rdzv-id=job7-A2L1", "--rdzv-conf=is_host=1"]
+    followed = rendezvous.torchrun_options([*options, "--rdzv_conf=join_timeout=900"], "A2L1", 3, follows=True)
+    assert followed[-1] == "--rdzv-conf=join_timeout=900,is_host=0"  # only the first machine opens the meeting
+    assert rendezvous.torchrun_options(["--rdzv-endpoint=a:1"], "A1L3")[1] == "--rdzv-id=pcfg_artifact-A1L3"
+    with pytest.raises(UsageError, match="expected --rdzv-endpoint=HOST:PORT"):
+        rendezvous.torchrun_options(["--nnodes=2"], "A1L3")
+
+
+def test_following_needs_the_options_of_the_first_machine(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv(rendezvous.TORCHRUN, "--standalone")
+    with pytest.raises(UsageError, match="expected torchrun's options"):
+        follow.follow(tmp_path, print)
+    assert cli.main(["--follow", str(tmp_path), "--profile", "paper"]) == 2
+    assert "leave out all other options" in capsys.readouterr().err
+
+
+def test_a_follower_of_a_finished_run_has_nothing_to_do(monkeypatch, tmp_path):
+    out = write_run(tmp_path)
+    for name in SMALL["models"]:
+        out.write_json(f"models/{name}/training", {})
+    monkeypatch.setenv(rendezvous.TORCHRUN, "--nnodes=2 --rdzv-endpoint=127.0.0.1:9")
+    said: list[str] = []
+    follow.follow(tmp_path, said.append)
+    assert said[1:] == [f"{name} is finished" for name in SMALL["models"]]
+
+
+# The follower is there long before the first machine, and again for the second model before that is begun.
+TWO_MACHINES = """
+"$1" -m pcfg_artifact --follow "$3" 2>"$3/follower.log" & follower=$!
+"$1" "$2" "$3" || { kill $follower; exit 1; }
+wait $follower
+"""
+
+
+@without_network
+def test_two_machines_train_two_models_one_after_another(tmp_path):
+    out = write_run(tmp_path)
+    options = "--nnodes=2 --rdzv-backend=c10d --rdzv-endpoint=127.0.0.1:29517 --rdzv-id=test --local-addr=127.0.0.1"
+    run = subprocess.run([*NO_NETWORK, "sh", "-c", TWO_MACHINES, "sh", sys.executable,
+                          str(Path(__file__).with_name("first_machine.py")), str(tmp_path)],
+                         env={**ENVIRONMENT, rendezvous.TORCHRUN: options}, capture_output=True, text=True, timeout=600)
+    followed = (tmp_path / "follower.log").read_text()
+    assert run.returncode == 0, run.stderr + followed
+    for name in SMALL["models"]:
+        assert f"joining {name}\n{name} is finished\n" in followed
+        assert out.json(f"scratch/{name}/facts")["world_size"] == 2
+        job = jobs.TrainingJob.read(out.path(f"scratch/{name}/job.json"))
+        alone = tmp_path / "alone" / name
+        alone.mkdir(parents=True)
+        _, expected, _ = trainer.train_model(dataclasses.replace(job, untrained=alone / "untrained"), alone, Place(),
+                                             None)
+        assert out.json(f"models/{name}/training")["losses"] == pytest.approx(expected["losses"], rel=1e-4)
+
+
+def test_more_processes_than_rows_are_refused():
+    corpus = type("Corpus", (), {"batch_size": 2})
+    recipe = Recipe(steps=1, schedule_steps=2, warmup_steps=1, learning_rate=1.0, weight_decay=0.0, clip=None)
+    with pytest.raises(StageError, match="3 processes share batches of 2 rows, .* lower pretrain.processes"):
+        train(None, corpus, recipe, seed=0, place=Place(0, 3))
+
+
+def test_a_run_with_more_processes_than_rows_is_refused_before_it_begins(tmp_path, capsys):
+    n_rows = load_profile("smoke").pretrain.batch_size
+    assert cli.main(["--out", str(tmp_path / "run"), "--set", f"pretrain.processes={n_rows + 1}"]) == 2
+    assert f"{n_rows + 1} processes would share batches of {n_rows} rows" in capsys.readouterr().err
+
+
+def test_a_checkpoint_that_is_not_seen_yet_is_waited_for(tmp_path, monkeypatch):
+    from pcfg_artifact.mlm.training import TrainingState
+
+    def appear(_):
+        checkpoints.write(tmp_path, TrainingState(3, [1.0] * 3, []))
+
+    monkeypatch.setattr(checkpoints.time, "sleep", appear)
+    assert checkpoints.read(tmp_path, 3, patience=60).step == 3
+
+
+@without_network
+def test_process_0_decides_where_all_begin_whatever_the_others_see(tmp_path):
+    """Two processes on one machine without network; the second sees no checkpoint."""
+    out = write_run(tmp_path, models=("A1L1",), processes=2)
+    job, folder = jobs.TrainingJob.read(out.path("scratch/A1L1/job.json")), out.path("scratch/A1L1")
+    half_way = dataclasses.replace(job, config=dataclasses.replace(job.config, steps=2))
+    trainer.train_model(half_way, folder, Place(), None)
+    assert checkpoints.latest_step(folder) == 2
+    run = subprocess.run([*NO_NETWORK, sys.executable, "-m", "torch.distributed.run",
+                          *rendezvous.torchrun_options([], "A1L1"), "--nproc-per-node=2",
+                          str(Path(__file__).with_name("stale_world.py")), str(folder / "job.json")],
+                         env=ENVIRONMENT, capture_output=True, text=True, timeout=300)
+    assert run.returncode == 0, run.stderr
+    assert [(folder / f"began-{rank}.txt").read_text() for rank in (0, 1)] == ["2", "2"]
+    assert out.json("scratch/A1L1/facts")["resumed_from_step"] == 2
