@@ -3,11 +3,9 @@
 import functools
 from pathlib import Path
 
-from pcfg_artifact.judge.claims import HOLDS, evaluate, parse_claims
 from pcfg_artifact.judge.results_page import results_page
 from pcfg_artifact.run.expected import load_claims, load_paper, load_record
 from pcfg_artifact.tools.record import PROFILES
-from tests.judge.toys import GRAMMAR, PARSER, PROBE, with_toys
 
 PAGE = Path(__file__).parents[2] / "docs" / "RESULTS.md"
 
@@ -27,15 +25,3 @@ def test_every_claim_and_every_table_of_the_paper_is_on_the_page():
     assert all(f"**{claim.claim}**" in text for claim in load_claims())
     assert all(f"### Table {n}." in text for n in range(1, 9))
     assert text.index("not shown") < text.index("constructed transformers compute")  # what fails stands first
-
-
-def test_a_claim_about_a_toy_probe_engine_and_grammar_needs_nothing_but_its_entry(smoke_numbers):
-    f1 = {"metric": "sentence_f1", "convention": "PB"}
-    words = {"claim": "c", "source": "this test", "says": "s", "scale": "any", "reason": "r", "kind": "at_least",
-             "bound": 1}
-    cells = [{**f1, "table": "parsing", "model": "base", "layer": "best", "probe": PROBE, "setting": "treebank",
-              "input": "EOS"},
-             {**f1, "table": "parsing", "model": PARSER, "setting": "treebank"},
-             {**f1, "table": "approximation", "grammar": GRAMMAR, "model": "exact"}]
-    claims = parse_claims([{**words, "id": str(index), "cells": selector} for index, selector in enumerate(cells)])
-    assert [evaluate(claim, with_toys(smoke_numbers)).outcome for claim in claims] == [HOLDS] * 3
