@@ -173,7 +173,7 @@ def _run_pipeline(arguments: Sequence[str]) -> int:
     parser.add_argument("--dry-run", action="store_true", help="print the plan with its costs, and do nothing")
     args = parser.parse_args(arguments)
     if args.follow is not None:
-        from pcfg_artifact.workers.follow import follow  # here, because it brings torch
+        from pcfg_artifact.workers.distributed import follow  # here, because most runs have one machine
 
         if not arguments[0].startswith("--follow") or len(arguments) > 2:
             raise UsageError("--follow RUN takes the settings of that run; leave out all other options")
@@ -188,7 +188,7 @@ def _run_pipeline(arguments: Sequence[str]) -> int:
     if out.exists() and not out.is_dir():
         raise UsageError(f"--out {out} is a file; give a folder")
     if args.executor is not None:
-        from pcfg_artifact.workers.cluster import check_address, connect  # Dask itself is imported by connect
+        from pcfg_artifact.workers.distributed import check_address, connect  # Dask itself is imported by connect
 
         check_address(args.executor)
     if args.dry_run:

@@ -14,14 +14,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from pcfg_artifact.run import config
+from pcfg_artifact.run.sections import as_json
 from pcfg_artifact.run.stage_folder import Manifest
 from pcfg_artifact.system import storage
 from pcfg_artifact.system.machine import asked_arithmetic, available_cores, processor
 
 PACKAGE = Path(__file__).parents[1]
 VERSIONED = ("numpy", "scipy", "numba", "torch", "transformers", "scikit-learn", "pandas", "datasets")
-# What every stage depends on.  run/config.py is not among it: a stage's config section is compared by value.
+# What every stage depends on.  run/sections.py is not among it: a stage's section is compared by value.
 EVERY_STAGE = ("errors.py", "system", "metrics/schema.py", "treebank", "grammar", "run/inputs.py",
                "run/stage_folder.py")
 # What can change the weights of a trained model: single files, since training again takes hours.
@@ -93,7 +93,7 @@ def provenance(manifests: dict[str, Manifest]) -> str:
 
 
 def fingerprint(section: Any, inputs: dict[str, str], code: dict[str, str]) -> str:
-    return storage.fingerprint({"config": config.as_json(section), "inputs": inputs, "code": code})
+    return storage.fingerprint({"config": as_json(section), "inputs": inputs, "code": code})
 
 
 def why_run(manifest: Manifest | None, folder: Path, section: Any, inputs: dict[str, str],
@@ -101,7 +101,7 @@ def why_run(manifest: Manifest | None, folder: Path, section: Any, inputs: dict[
     """Why a stage must run, in words; None when it is done, and every file of it is as its manifest says."""
     if manifest is None:
         return "not done yet"
-    for what, before, now in (("config", manifest.config, config.as_json(section)),
+    for what, before, now in (("config", manifest.config, as_json(section)),
                               ("input", manifest.inputs, inputs), ("code", manifest.code, code)):
         if changed := _changed(before, now):
             return f"{what} changed: {', '.join(changed)}"

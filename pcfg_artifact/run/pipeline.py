@@ -13,9 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pcfg_artifact.errors import StageError, UsageError
-from pcfg_artifact.run import config, freshness, plan, stage_folder
+from pcfg_artifact.run import freshness, plan, stage_folder
 from pcfg_artifact.run.inputs import Inputs
 from pcfg_artifact.run.plan import EXPECTED, TREEBANK, Stage
+from pcfg_artifact.run.refusals import refuse_early
+from pcfg_artifact.run.sections import Profile, as_json
 from pcfg_artifact.run.stage_folder import Manifest
 from pcfg_artifact.system import storage
 from pcfg_artifact.system.machine import Machine, peak_memory_mb, reset_peak_memory
@@ -29,7 +31,8 @@ MEASURING = (
     Stage("grammar", (TREEBANK,), "learn the PCFG from the treebank"),
     Stage("sample", ("grammar",), "draw sentences and trees from it", ("workers/shards.py",)),
     Stage("marginals", ("grammar", "sample"), "run Inside-Outside: span marginals, trees, the optimum of masked words",
-          ("approximation", "parsing", "probing/settings.py", "workers/cluster.py", "workers/pool.py")),
+          ("approximation", "parsing", "probing/settings.py", "workers/distributed.py", "workers/launch.py",
+           "workers/pool.py")),
     Stage("approximate", ("grammar",), "run Inside-Outside with few non-terminals and low rank",
           ("approximation", "parsing")),
     Stage("construct", ("grammar", "sample"), "build the transformers of the theorems and compare their charts",
@@ -75,11 +78,11 @@ def select(first: str | None = None, last: str | None = None, only: str | None =
     return list(STAGES[begin:end])
 
 
-def run(profile: config.Profile, out: Path, stages: Sequence[Stage], *, force: bool = False,
+def run(profile: Profile, out: Path, stages: Sequence[Stage], *, force: bool = False,
         executor: str | None = None) -> int:
     """Run what is not done; an error leaves everything finished before it in place.
 
-    executor: the address of a cluster for the many small jobs of a stage (workers/cluster.py).
+    executor: the address of a cluster for the many small jobs of a stage (workers/distributed.py).
     Returns the exit code: that of the verdict where verify is among the stages, else 0.
     """
     with stage_folder.lock(out):
@@ -90,7 +93,7 @@ def run(profile: config.Profile, out: Path, stages: Sequence[Stage], *, force: b
             reason = "--force" if force else plan.why_run(profile, out, stage, inputs)
             if reason:
                 # Before the first stage that runs: a finished run needs nothing of the machine.
-                if not n_run and (remark := plan.refuse_early(profile, out, stages, force)):
+                if not n_run and (remark := refuse_early(profile, out, [other.name for other in stages], force)):
                     say(remark)
                 say(f"[{stage.name}] {stage.what} ({reason})")
                 seconds = run_stage(profile, out, stage, inputs, machine, force)
@@ -108,7 +111,7 @@ def run(profile: config.Profile, out: Path, stages: Sequence[Stage], *, force: b
     return 0 if verdict.json("verdict")["passed"] is True else 1
 
 
-def run_stage(profile: config.Profile, out: Path, stage: Stage, inputs: dict[str, str], machine: Machine,
+def run_stage(profile: Profile, out: Path, stage: Stage, inputs: dict[str, str], machine: Machine,
               force: bool) -> float:
     """Run one stage in its folder and write its manifest last; returns the seconds it took."""
     section, code = profile.stage(stage.name), freshness.stage_code(stage.name, stage.rooms)
@@ -130,7 +133,7 @@ def run_stage(profile: config.Profile, out: Path, stage: Stage, inputs: dict[str
         raise StageError(f"stage {stage.name}: {error.strerror or error} ({error.filename or out}); what is finished "
                          f"is kept: fix it and run the same command again") from error
     seconds = time.monotonic() - started
-    Manifest(stage=stage.name, fingerprint=mark, config=config.as_json(section), inputs=inputs, code=code,
+    Manifest(stage=stage.name, fingerprint=mark, config=as_json(section), inputs=inputs, code=code,
              outputs=outputs, versions=freshness.versions(), machine=machine._asdict(), seconds=round(seconds, 3),
              peak_memory_mb=peak_memory_mb(), facts=folder.facts).write(folder.root)
     return seconds

@@ -11,8 +11,8 @@ from pcfg_artifact.approximation.scores import TABLE, Trial, costs
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.grammar.sampling import sample_trees
 from pcfg_artifact.metrics.schema import Metric
-from pcfg_artifact.run.config import ApproximateConfig
 from pcfg_artifact.run.inputs import Inputs
+from pcfg_artifact.run.sections import ApproximateConfig
 from pcfg_artifact.run.stage_folder import StageDir
 from pcfg_artifact.system.machine import Machine
 from pcfg_artifact.system.progress import progress

@@ -14,9 +14,9 @@ from pcfg_artifact.mlm.encoders import load_encoder
 from pcfg_artifact.probing.attended_distance import attended_distances
 from pcfg_artifact.probing.attention_maps import attention_maps
 from pcfg_artifact.probing.settings import SAMPLED, TREEBANK, Text
-from pcfg_artifact.run.config import AttentionConfig
 from pcfg_artifact.run.example_sentence import example_trees
 from pcfg_artifact.run.inputs import Inputs
+from pcfg_artifact.run.sections import AttentionConfig
 from pcfg_artifact.run.stage_folder import StageDir
 from pcfg_artifact.run.trained_models import model_folders
 from pcfg_artifact.system.machine import Machine

@@ -30,9 +30,9 @@ from pcfg_artifact.parsing.engine import each_chart, inside_outside
 from pcfg_artifact.parsing.masking import word_distributions
 from pcfg_artifact.parsing.options import EngineOptions
 from pcfg_artifact.parsing.scoring import gold_spans, span_f1
-from pcfg_artifact.run.config import ConstructConfig
 from pcfg_artifact.run.example_sentence import example_trees
 from pcfg_artifact.run.inputs import Inputs
+from pcfg_artifact.run.sections import ConstructConfig
 from pcfg_artifact.run.stage_folder import StageDir
 from pcfg_artifact.system.machine import Machine, single_thread
 from pcfg_artifact.system.progress import progress

@@ -12,9 +12,9 @@ from pcfg_artifact.metrics.selection import Numbers
 from pcfg_artifact.probing.selectivity import control_metrics, sensitivity_metrics
 from pcfg_artifact.probing.settings import TREEBANK
 from pcfg_artifact.probing.tasks import Task, control_span_task, control_tree_task, run_task
-from pcfg_artifact.run.config import ControlConfig, ProbeConfig
 from pcfg_artifact.run.corpora import read_corpora
 from pcfg_artifact.run.inputs import Inputs
+from pcfg_artifact.run.sections import ControlConfig, ProbeConfig
 from pcfg_artifact.run.stage_folder import StageDir
 from pcfg_artifact.run.trained_models import model_folders
 from pcfg_artifact.system.machine import Machine

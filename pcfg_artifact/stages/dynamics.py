@@ -30,9 +30,9 @@ from pcfg_artifact.probing.corpus import Corpus
 from pcfg_artifact.probing.probes import build_probes, shown_probe
 from pcfg_artifact.probing.reading_probe import OF_TREE, RELATIVE_DEPTH
 from pcfg_artifact.probing.settings import EOS, TREEBANK
-from pcfg_artifact.run.config import DynamicsConfig
 from pcfg_artifact.run.corpora import read_corpora
 from pcfg_artifact.run.inputs import Inputs
+from pcfg_artifact.run.sections import DynamicsConfig
 from pcfg_artifact.run.stage_folder import Folder, StageDir
 from pcfg_artifact.run.trained_models import causal_folders, kept_folders
 from pcfg_artifact.system.machine import Machine

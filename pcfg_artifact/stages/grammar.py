@@ -9,8 +9,8 @@ from pcfg_artifact.grammar.learning import learn_pcfg
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.grammar.sizes import grammar_sizes
 from pcfg_artifact.metrics.schema import Metric
-from pcfg_artifact.run.config import GrammarConfig
 from pcfg_artifact.run.inputs import Inputs
+from pcfg_artifact.run.sections import GrammarConfig
 from pcfg_artifact.run.stage_folder import StageDir
 from pcfg_artifact.system.machine import Machine
 from pcfg_artifact.system.progress import progress, say

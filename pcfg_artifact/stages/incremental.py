@@ -49,8 +49,8 @@ from pcfg_artifact.probing.reading_probe import (
     word_rows,
 )
 from pcfg_artifact.probing.settings import SAMPLED
-from pcfg_artifact.run.config import IncrementalConfig
 from pcfg_artifact.run.inputs import Inputs
+from pcfg_artifact.run.sections import IncrementalConfig
 from pcfg_artifact.run.stage_folder import StageDir
 from pcfg_artifact.run.trained_models import causal_folders, model_folders, untrained_folder
 from pcfg_artifact.system.machine import Machine

@@ -16,8 +16,8 @@ from pcfg_artifact.metrics.models import middle_layer, untrained
 from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.parsing.options import EngineOptions
 from pcfg_artifact.probing.probes import build_probes
-from pcfg_artifact.run.config import InterveneConfig, as_json
 from pcfg_artifact.run.inputs import Inputs
+from pcfg_artifact.run.sections import InterveneConfig, as_json
 from pcfg_artifact.run.stage_folder import StageDir
 from pcfg_artifact.run.trained_models import model_folders, untrained_folder
 from pcfg_artifact.system.machine import Machine, single_thread

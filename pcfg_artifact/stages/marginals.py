@@ -23,8 +23,8 @@ from pcfg_artifact.parsing.masks import NAMED_MASKS
 from pcfg_artifact.parsing.options import EngineOptions
 from pcfg_artifact.parsing.scoring import CONVENTIONS, gold_spans, span_f1
 from pcfg_artifact.probing.settings import SAMPLED, TREEBANK, WIDEST
-from pcfg_artifact.run.config import MarginalsConfig
 from pcfg_artifact.run.inputs import Inputs
+from pcfg_artifact.run.sections import MarginalsConfig
 from pcfg_artifact.run.stage_folder import StageDir
 from pcfg_artifact.system.machine import Machine
 from pcfg_artifact.system.progress import progress

@@ -25,10 +25,10 @@ from pcfg_artifact.probing.settings import (
     TREEBANK,
 )
 from pcfg_artifact.probing.tasks import Task, nary_tree_task, run_task, span_task, tree_task
-from pcfg_artifact.run.config import ProbeConfig, as_json
 from pcfg_artifact.run.corpora import read_corpora, unscored_corpus
 from pcfg_artifact.run.example_sentence import example_trees
 from pcfg_artifact.run.inputs import Inputs
+from pcfg_artifact.run.sections import ProbeConfig, as_json
 from pcfg_artifact.run.stage_folder import StageDir
 from pcfg_artifact.run.trained_models import model_folders, untrained_folder
 from pcfg_artifact.system.machine import Machine

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pcfg_artifact.grammar.sampling import Sampler
 from pcfg_artifact.metrics.schema import Metric
-from pcfg_artifact.run.config import SampleConfig
 from pcfg_artifact.run.inputs import Inputs
+from pcfg_artifact.run.sections import SampleConfig
 from pcfg_artifact.run.stage_folder import StageDir
 from pcfg_artifact.system.machine import Machine
 from pcfg_artifact.system.random_streams import derive_seed

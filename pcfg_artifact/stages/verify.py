@@ -12,9 +12,9 @@ from pcfg_artifact.judge.drawing import Drawing
 from pcfg_artifact.judge.judge import judge
 from pcfg_artifact.judge.report import Page
 from pcfg_artifact.metrics.selection import Numbers
-from pcfg_artifact.run.config import VerifyConfig
 from pcfg_artifact.run.expected import load_claims, load_paper, load_record, read_run
 from pcfg_artifact.run.inputs import Inputs
+from pcfg_artifact.run.sections import VerifyConfig
 from pcfg_artifact.run.stage_folder import Folder, Manifest, StageDir
 from pcfg_artifact.system import storage
 from pcfg_artifact.system.machine import Machine

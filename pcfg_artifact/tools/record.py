@@ -27,6 +27,7 @@ from pcfg_artifact.run.expected import (
     write_record,
 )
 from pcfg_artifact.run.freshness import provenance
+from pcfg_artifact.run.sections import as_json
 from pcfg_artifact.run.stage_folder import Folder
 from pcfg_artifact.system import storage
 from pcfg_artifact.tools.arguments import named_path
@@ -75,7 +76,7 @@ def next_seed(args: argparse.Namespace, record: Record | None) -> Record:
     stages = [stage for stage in pipeline.STAGES if stage.name != "verify"]
     if record is not None:  # before the hours, not after them
         refuse_other(record, source_hash(profile.treebank),
-                     settings_hash({stage.name: config.as_json(profile.stage(stage.name)) for stage in stages}))
+                     settings_hash({stage.name: as_json(profile.stage(stage.name)) for stage in stages}))
     print(f"recording {args.profile}, seed {seed}, in {out}")
     pipeline.run(profile, out, stages)  # which runs a stage again whose code has changed
     what, numbers, manifests = read_run(args.profile, {stage.name: Folder(out / stage.name) for stage in stages})

@@ -20,16 +20,16 @@ from pydantic.dataclasses import dataclass
 from pcfg_artifact.errors import CorruptArtifact
 from pcfg_artifact.mlm.model import parse_shape
 from pcfg_artifact.run import freshness
-from pcfg_artifact.run.config import PretrainConfig
+from pcfg_artifact.run.sections import PretrainConfig
 from pcfg_artifact.run.stage_folder import StageDir
 from pcfg_artifact.system import storage
 from pcfg_artifact.system.machine import Machine
 from pcfg_artifact.system.progress import progress
 from pcfg_artifact.system.ragged import Ragged
 from pcfg_artifact.workers import checkpoints
+from pcfg_artifact.workers.distributed import FINISHED, ORDER, TORCHRUN
 from pcfg_artifact.workers.launch import run_workers
-from pcfg_artifact.workers.rendezvous import TORCHRUN
-from pcfg_artifact.workers.trainer import FINISHED, STEP, hashes
+from pcfg_artifact.workers.trainer import STEP, hashes
 
 # Settings that leave a trained model what it is: how it is judged, and how its work is shared out.
 NOT_OF_A_MODEL = ("models", "causal_models", "n_exact", "exact_max_length", "batch_tokens", "processes", "save_every")
@@ -78,11 +78,12 @@ def write_jobs(cfg: PretrainConfig, words: tuple[str, ...], shards: Mapping[str,
                     shards["validation"].resolve(), out.path(f"models/{name}").resolve(),
                     out.path(f"untrained/{name}").resolve(), out.path(f"kept/{name}").resolve(),
                     ).write(out.path(f"scratch/{name}/job.json"))
+    storage.write_json(out.path(f"scratch/{ORDER}"), cfg.all_models)  # last: followers wait for it
 
 
 def _remove_other_models(made_from: Mapping[str, str], out: StageDir) -> None:
     """Remove models and checkpoints that the profile does not name, or that were made from something else."""
-    for name in {path.name for part in FOLDERS for path in out.path(part).glob("*")}:
+    for name in {path.name for part in FOLDERS for path in out.path(part).glob("*") if path.is_dir()}:
         job = out.json(f"scratch/{name}/job") if out.has(f"scratch/{name}/job.json") else {}
         if not isinstance(job, dict) or job.get("made_from", "") != made_from.get(name):
             for part in FOLDERS:
@@ -112,7 +113,7 @@ def read_finished(cfg: PretrainConfig, out: StageDir, name: str) -> dict[str, An
 
 
 def processes_of(cfg: PretrainConfig, device: str, n_gpus: int | None = None) -> int:
-    """Processes of one model on this machine: as set, or one per GPU."""
+    """Processes of one model on this machine: as set, or one a GPU."""
     return cfg.processes or (n_gpus or torch.cuda.device_count() if device == "cuda" else 1)
 
 
@@ -124,7 +125,7 @@ def train_models(cfg: PretrainConfig, out: StageDir, machine: Machine) -> None:
         checkpoints.remove_all(out.path(f"scratch/{name}"))  # where the worker died between the two
     on_gpu = machine.device == "cuda"
     n_processes = processes_of(cfg, machine.device, machine.n_gpus)
-    # Several machines train one model after another, in the order of the profile (follow.py).
+    # Several machines train one model after another, in the order of the profile.
     one_by_one = on_gpu or TORCHRUN in os.environ
     n_parallel = 1 if one_by_one else max(1, machine.n_workers // n_processes)
     if n_parallel > 1:  # the deepest first, so that no core waits long for the last one

@@ -16,7 +16,7 @@ from multiprocessing import connection
 from typing import Any
 
 from pcfg_artifact.errors import StageError, UsageError
-from pcfg_artifact.workers.cluster import connect
+from pcfg_artifact.workers.distributed import connect
 
 LONGEST_FOLDER = 75  # of a socket's path, at most 107 bytes, of which multiprocessing names the last 32
 AHEAD = 4  # jobs a worker that wait for it, so that making the next ones keeps nobody idle
@@ -28,7 +28,7 @@ def run_jobs(function: Callable[[Any, Any], Any], jobs: Iterable[Any], context: 
     """function(context, job) for every job; results come as they are ready.
 
     Jobs are taken as workers need them, a few ahead, so that what makes them may do work of its own.
-    executor: the address of a cluster (cluster.py) whose workers do the jobs; None: n_workers processes here.
+    executor: the address of a cluster (distributed.py) whose workers do the jobs; None: n_workers processes here.
     """
     if executor is None:
         yield from _run_here(function, iter(jobs), context, n_workers)

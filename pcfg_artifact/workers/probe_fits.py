@@ -18,7 +18,7 @@ from pcfg_artifact.probing.corpus import Corpus, Layer
 from pcfg_artifact.probing.probes import Probe, build_probes
 from pcfg_artifact.probing.tasks import TaskResult
 from pcfg_artifact.run import stage_folder
-from pcfg_artifact.run.config import ProbeConfig
+from pcfg_artifact.run.sections import ProbeConfig
 from pcfg_artifact.system import storage
 from pcfg_artifact.system.machine import Machine, available_memory
 from pcfg_artifact.system.progress import ProgressBar

@@ -21,7 +21,7 @@ from pcfg_artifact.errors import ArtifactError, StageError
 from pcfg_artifact.run.stage_folder import Folder
 from pcfg_artifact.system import storage
 from pcfg_artifact.system.ragged import Ragged
-from pcfg_artifact.workers.rendezvous import TORCHRUN, enter_group, leave_group, torchrun_options
+from pcfg_artifact.workers.distributed import FINISHED, TORCHRUN, torchrun_options
 
 if TYPE_CHECKING:
     from pcfg_artifact.mlm.data import TrainingCorpus
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from pcfg_artifact.workers.jobs import TrainingJob
 
 PR_SET_PDEATHSIG = 1
-FINISHED = "training.json"  # in a model's folder, which appears as a whole
-CARD = "README.md"  # beside it, when the stage knows how good the model is
+CARD = "README.md"  # in a model's folder, when the stage knows how good the model is
 STEP, FACTS = "step.txt", "facts.json"  # beside the checkpoints: how far, how fast
 PATIENCE = 90.0  # seconds that another machine's checkpoint may take to be seen here
 
@@ -38,7 +37,7 @@ PATIENCE = 90.0  # seconds that another machine's checkpoint may take to be seen
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("job", type=Path)
-    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--processes", type=int, help="on this machine; if not given, as the job says")
     parser.add_argument("--number", type=int, default=0, help="of the model in its run, from 0")
     parser.add_argument("--follows", action="store_true", help="join a run that another machine leads")
     parser.add_argument("--parent", type=int, help="end when this process is gone")
@@ -47,17 +46,25 @@ def main(arguments: list[str]) -> int:
     end_with_parent(args.parent)
     several_machines = os.environ.get(TORCHRUN, "").split()
     try:
-        if not args.in_group and (args.processes > 1 or several_machines):
+        n_processes = 1 if args.in_group else args.processes or processes_of_job(args.job)
+        if not args.in_group and (n_processes > 1 or several_machines):
             options = torchrun_options(several_machines, args.job.parent.name, args.number, args.follows)
             from torch.distributed.run import main as torchrun  # here, because it takes seconds
 
-            torchrun([*options, f"--nproc-per-node={args.processes}", "-m", __spec__.name, str(args.job), "--in-group"])
+            torchrun([*options, f"--nproc-per-node={n_processes}", "-m", __spec__.name, str(args.job), "--in-group"])
         else:
             run_job(args.job, args.in_group)
     except ArtifactError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         return error.exit_code
     return 0
+
+
+def processes_of_job(path: Path) -> int:
+    from pcfg_artifact.workers.jobs import TrainingJob, processes_of
+
+    job = TrainingJob.read(path)
+    return processes_of(job.config, job.device)
 
 
 def end_with_parent(parent: int | None) -> None:
@@ -93,6 +100,34 @@ def run_job(path: Path, in_group: bool = False) -> None:
         publish(network, job, path.parent, job.final, result)
         checkpoints.remove_all(path.parent)
     leave_group(place)
+
+
+def enter_group(device: str, precision: str, in_group: bool) -> Place:
+    """The place that torchrun gives this process, or the only one; one thread and one GPU each."""
+    import torch
+    from torch import distributed
+
+    from pcfg_artifact.mlm.training import Place, precision_of
+
+    rank, world_size = (int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])) if in_group else (0, 1)
+    torch.set_num_threads(1)
+    if device == "cuda":
+        device = f"cuda:{os.environ['LOCAL_RANK'] if in_group else 0}"
+        torch.cuda.set_device(device)  # before anything is asked of a GPU
+    precision = precision_of(precision, device)
+    if world_size > 1:
+        # NCCL that knows its GPU connects at once, and not at the first gradient; gloo has none.
+        distributed.init_process_group("gloo" if device == "cpu" else "nccl",
+                                       device_id=None if device == "cpu" else torch.device(device))
+    return Place(rank, world_size, device, precision)
+
+
+def leave_group(place: Place) -> None:
+    from torch import distributed
+
+    if place.world_size > 1:
+        distributed.barrier()
+        distributed.destroy_process_group()
 
 
 class SharedTask(NamedTuple):

@@ -9,9 +9,9 @@ import pytest
 
 from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.metrics.selection import Numbers
-from pcfg_artifact.run.config import VerifyConfig
 from pcfg_artifact.run.expected import load_record
 from pcfg_artifact.run.inputs import Inputs
+from pcfg_artifact.run.sections import VerifyConfig
 from pcfg_artifact.run.stage_folder import Folder, Manifest, StageDir
 from pcfg_artifact.stages import verify
 from pcfg_artifact.system.machine import Machine

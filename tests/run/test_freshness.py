@@ -12,7 +12,7 @@ from pcfg_artifact.run.stage_folder import Manifest
 
 PACKAGE = freshness.PACKAGE
 # A stage's config section is compared by value, and what is asked here changes no number.
-OF_NO_STAGE = {"run/config.py", "run/freshness.py"}
+OF_NO_STAGE = {"run/sections.py", "run/freshness.py"}
 # How files are written and what the machine is; no weight depends on them.
 NOT_OF_WEIGHTS = {"errors.py", "system/machine.py", "system/cgroups.py", "system/progress.py", "system/storage.py",
                   "run/stage_folder.py"}
@@ -108,6 +108,7 @@ def rooms_changed(package: Path, file: str) -> dict[str, set[str]]:
     ("stages/probe.py", "stages/probe.py", {"probe"}),
     ("treebank/tree.py", "treebank", EVERYWHERE),
     ("run/config.py", "", set()),
+    ("run/sections.py", "", set()),
     ("run/plan.py", "", set()),
     ("tools/doctor.py", "", set()),
 ])
@@ -129,7 +130,7 @@ def test_a_file_that_can_change_weights_trains_models_again(package, file):
 def test_the_reason_names_the_room_that_changed(tmp_path):
     section, code = load_profile("smoke").sample, {"grammar": "1", "system": "2"}
     inputs = {"grammar": "g"}
-    manifest = Manifest("sample", "", freshness.config.as_json(section), inputs, {}, code=code)
+    manifest = Manifest("sample", "", freshness.as_json(section), inputs, {}, code=code)
     assert freshness.why_run(manifest, tmp_path, section, inputs, code) is None
     assert freshness.why_run(manifest, tmp_path, section, inputs, {**code, "system": "3"}) == "code changed: system"
     assert freshness.why_run(manifest, tmp_path, section, {"grammar": "h"}, code) == "input changed: grammar"

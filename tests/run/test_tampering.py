@@ -17,7 +17,7 @@ from pcfg_artifact.errors import CorruptArtifact, StageError
 from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.mlm.training import TrainingState
 from pcfg_artifact.probing.tasks import TaskResult
-from pcfg_artifact.run import pipeline, plan, stage_folder
+from pcfg_artifact.run import pipeline, refusals, stage_folder
 from pcfg_artifact.run.config import load_profile
 from pcfg_artifact.run.inputs import Inputs
 from pcfg_artifact.run.stage_folder import Manifest, StageDir
@@ -258,7 +258,7 @@ def test_a_finished_run_on_a_full_disk_is_not_refused(treebank, tmp_path, monkey
     command = ["--treebank", treebank, "--out", str(tmp_path / "out"), "--only", "grammar"]
     assert main(command) == 0
     full = Hardware(8.0, 8.0, 0.0, tmp_path, True, None, (), None, None)
-    monkeypatch.setattr(plan.machine, "read_hardware", lambda out: full)
+    monkeypatch.setattr(refusals.machine, "read_hardware", lambda out: full)
     assert main(command) == 0
     assert main([*command, "--force"]) == 2
     assert "0.0 GB free" in capsys.readouterr().err

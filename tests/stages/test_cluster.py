@@ -17,7 +17,7 @@ from pcfg_artifact.run import stage_folder
 from pcfg_artifact.stages import control, marginals, probe
 from pcfg_artifact.system import storage
 from pcfg_artifact.system.machine import Machine
-from pcfg_artifact.workers import cluster as clusters
+from pcfg_artifact.workers import distributed as clusters
 from pcfg_artifact.workers.pool import run_jobs, run_ordered
 
 distributed = pytest.importorskip("distributed")

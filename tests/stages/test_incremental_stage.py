@@ -14,8 +14,9 @@ from pcfg_artifact.metrics.models import roles_of
 from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.metrics.selection import Numbers
 from pcfg_artifact.parsing.prefix.left_to_right import next_words
-from pcfg_artifact.run.config import SampleConfig, load_profile
+from pcfg_artifact.run.config import load_profile
 from pcfg_artifact.run.inputs import Inputs
+from pcfg_artifact.run.sections import SampleConfig
 from pcfg_artifact.run.stage_folder import StageDir
 from pcfg_artifact.run.trained_models import causal_folders, model_folders
 from pcfg_artifact.stages import incremental, pretrain, sample

@@ -18,8 +18,9 @@ from pcfg_artifact.errors import StageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.metrics.selection import Numbers
 from pcfg_artifact.mlm.model_card import PERPLEXITIES
-from pcfg_artifact.run.config import SampleConfig, load_profile
+from pcfg_artifact.run.config import load_profile
 from pcfg_artifact.run.inputs import Inputs
+from pcfg_artifact.run.sections import SampleConfig
 from pcfg_artifact.run.stage_folder import StageDir
 from pcfg_artifact.stages import pretrain, sample
 from pcfg_artifact.system import storage

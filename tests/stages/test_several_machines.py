@@ -17,7 +17,7 @@ from pcfg_artifact.run.config import load_profile
 from pcfg_artifact.run.stage_folder import StageDir
 from pcfg_artifact.system.machine import Machine
 from pcfg_artifact.system.ragged import Ragged
-from pcfg_artifact.workers import checkpoints, follow, jobs, rendezvous, trainer
+from pcfg_artifact.workers import checkpoints, distributed, jobs, trainer
 
 SMALL = {"models": ("A1L1", "A2L1"), "causal_models": (),
          "width": 16, "max_length": 12, "batch_size": 8, "batch_tokens": 128, "steps": 4,
@@ -53,25 +53,25 @@ def write_run(root: Path, **changes: object) -> StageDir:
 
 
 def test_alone_processes_meet_at_a_number_and_not_at_a_name():
-    assert rendezvous.torchrun_options([], "A2L1") == ["--standalone", "--local-addr=127.0.0.1"]
+    assert distributed.torchrun_options([], "A2L1") == ["--standalone", "--local-addr=127.0.0.1"]
 
 
 @pytest.mark.parametrize("given", ["--rdzv-id=job7", "--rdzv-id job7", "--rdzv_id=job7"])
 def test_every_model_has_a_rendezvous_and_a_port_of_its_own(given):
     options = ["--nnodes=2", *given.split(), "--rdzv-endpoint=node0:29500"]
-    assert rendezvous.torchrun_options(options, "A2L1", 3) == [
+    assert distributed.torchrun_options(options, "A2L1", 3) == [
         "--nnodes=2", "--rdzv-endpoint=node0:29503", "--rdzv-id=job7-A2L1", "--rdzv-conf=is_host=1"]
-    followed = rendezvous.torchrun_options([*options, "--rdzv_conf=join_timeout=900"], "A2L1", 3, follows=True)
+    followed = distributed.torchrun_options([*options, "--rdzv_conf=join_timeout=900"], "A2L1", 3, follows=True)
     assert followed[-1] == "--rdzv-conf=join_timeout=900,is_host=0"  # only the first machine opens the meeting
-    assert rendezvous.torchrun_options(["--rdzv-endpoint=a:1"], "A1L3")[1] == "--rdzv-id=pcfg_artifact-A1L3"
+    assert distributed.torchrun_options(["--rdzv-endpoint=a:1"], "A1L3")[1] == "--rdzv-id=pcfg_artifact-A1L3"
     with pytest.raises(UsageError, match="expected --rdzv-endpoint=HOST:PORT"):
-        rendezvous.torchrun_options(["--nnodes=2"], "A1L3")
+        distributed.torchrun_options(["--nnodes=2"], "A1L3")
 
 
 def test_following_needs_the_options_of_the_first_machine(monkeypatch, tmp_path, capsys):
-    monkeypatch.setenv(rendezvous.TORCHRUN, "--standalone")
+    monkeypatch.setenv(distributed.TORCHRUN, "--standalone")
     with pytest.raises(UsageError, match="expected torchrun's options"):
-        follow.follow(tmp_path, print)
+        distributed.follow(tmp_path, print)
     assert cli.main(["--follow", str(tmp_path), "--profile", "paper"]) == 2
     assert "leave out all other options" in capsys.readouterr().err
 
@@ -80,9 +80,9 @@ def test_a_follower_of_a_finished_run_has_nothing_to_do(monkeypatch, tmp_path):
     out = write_run(tmp_path)
     for name in SMALL["models"]:
         out.write_json(f"models/{name}/training", {})
-    monkeypatch.setenv(rendezvous.TORCHRUN, "--nnodes=2 --rdzv-endpoint=127.0.0.1:9")
+    monkeypatch.setenv(distributed.TORCHRUN, "--nnodes=2 --rdzv-endpoint=127.0.0.1:9")
     said: list[str] = []
-    follow.follow(tmp_path, said.append)
+    distributed.follow(tmp_path, said.append)
     assert said[1:] == [f"{name} is finished" for name in SMALL["models"]]
 
 
@@ -100,7 +100,8 @@ def test_two_machines_train_two_models_one_after_another(tmp_path):
     options = "--nnodes=2 --rdzv-backend=c10d --rdzv-endpoint=127.0.0.1:29517 --rdzv-id=test --local-addr=127.0.0.1"
     run = subprocess.run([*NO_NETWORK, "sh", "-c", TWO_MACHINES, "sh", sys.executable,
                           str(Path(__file__).with_name("first_machine.py")), str(tmp_path)],
-                         env={**ENVIRONMENT, rendezvous.TORCHRUN: options}, capture_output=True, text=True, timeout=600)
+                         env={**ENVIRONMENT, distributed.TORCHRUN: options}, capture_output=True, text=True,
+                         timeout=600)
     followed = (tmp_path / "follower.log").read_text()
     assert run.returncode == 0, run.stderr + followed
     for name in SMALL["models"]:
@@ -146,7 +147,7 @@ def test_process_0_decides_where_all_begin_whatever_the_others_see(tmp_path):
     trainer.train_model(half_way, folder, Place(), None)
     assert checkpoints.latest_step(folder) == 2
     run = subprocess.run([*NO_NETWORK, sys.executable, "-m", "torch.distributed.run",
-                          *rendezvous.torchrun_options([], "A1L1"), "--nproc-per-node=2",
+                          *distributed.torchrun_options([], "A1L1"), "--nproc-per-node=2",
                           str(Path(__file__).with_name("stale_world.py")), str(folder / "job.json")],
                          env=ENVIRONMENT, capture_output=True, text=True, timeout=300)
     assert run.returncode == 0, run.stderr

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pcfg_artifact.run.config import load_profile
-from pcfg_artifact.run.plan import scratch_bytes
+from pcfg_artifact.run.refusals import scratch_bytes
 from pcfg_artifact.system import machine as machine_module
 from pcfg_artifact.system.machine import Hardware, Need, machine_problems, read_hardware, unused_gpu
 from pcfg_artifact.treebank.splits import wsj_problems
