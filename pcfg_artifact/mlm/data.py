@@ -17,7 +17,7 @@ import numpy as np
 
 from pcfg_artifact.errors import StageError
 from pcfg_artifact.mlm import tokenizer as tokens
-from pcfg_artifact.mlm.packing import Batch, cut_by_tokens, lay_out
+from pcfg_artifact.mlm.packing import Batch, cut_by_tokens, pack
 from pcfg_artifact.parsing.masks import Masking, hide, uniform
 from pcfg_artifact.system.ragged import Ragged
 from pcfg_artifact.system.random_streams import derive_seed, stream
@@ -145,7 +145,7 @@ class MaskedCorpus(TrainingCorpus):
         words = self._words(pieces)
         is_masked, seen = hide(words, keys[pieces.row], pieces.sentence, pieces.position, self.masking, self.n_words)
         ids = np.where(pieces.is_end, tokens.END, tokens.of_words(seen))
-        return lay_out(pieces.row, pieces.column, ids, is_masked & ~pieces.is_end, tokens.of_words(words), sizes)
+        return pack(pieces.row, pieces.column, ids, is_masked & ~pieces.is_end, tokens.of_words(words), sizes)
 
 
 class NextWordCorpus(TrainingCorpus):
@@ -157,7 +157,7 @@ class NextWordCorpus(TrainingCorpus):
     def _batch(self, rows: np.ndarray, keys: np.ndarray, sizes: list[int]) -> Batch:
         pieces = self._pieces(rows)
         ids = np.where(pieces.is_end, tokens.END, tokens.of_words(self._words(pieces)))
-        return lay_out(pieces.row, pieces.column, ids, np.ones(len(ids), bool), ids, sizes, ahead=1)
+        return pack(pieces.row, pieces.column, ids, np.ones(len(ids), bool), ids, sizes, ahead=1)
 
 
 def _repeated(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -14,22 +14,22 @@ from pcfg_artifact.mlm.data import TrainingCorpus
 from pcfg_artifact.mlm.exact_comparison import MaskedSentence
 from pcfg_artifact.mlm.forward import MaskedLoss, masked_logits, to_device
 from pcfg_artifact.mlm.model import LanguageModel, MaskedLM
-from pcfg_artifact.mlm.packing import Batch, cut_by_tokens, lay_out
-from pcfg_artifact.mlm.training import HALF, Place
+from pcfg_artifact.mlm.packing import Batch, cut_by_tokens, pack
+from pcfg_artifact.mlm.training import HALF, Rank
 
 
 @torch.no_grad()
-def mean_loss(model: LanguageModel, batches: Iterable[Batch], place: Place = Place(),  # noqa: B008
+def mean_loss(model: LanguageModel, batches: Iterable[Batch], rank: Rank = Rank(),  # noqa: B008
               loss_of: Callable[[Any], torch.nn.Module] = MaskedLoss) -> float:
     """Nats per prediction over the batches of all processes; each process passes its own."""
     model.eval()
-    loss, device = loss_of(model), torch.device(place.device)
+    loss, device = loss_of(model), torch.device(rank.device)
     total = torch.zeros(2, dtype=torch.float64, device=device)
-    with torch.autocast(device.type, HALF.get(place.precision), enabled=place.precision in HALF):
+    with torch.autocast(device.type, HALF.get(rank.precision), enabled=rank.precision in HALF):
         for batch in batches:
             total[0] += loss(*to_device(batch, device))
             total[1] += len(batch.targets)
-    if place.world_size > 1:
+    if rank.world_size > 1:
         distributed.all_reduce(total)
     return float(total[0] / total[1])
 
@@ -66,4 +66,4 @@ def as_batch(sentences: Sequence[MaskedSentence], sizes: list[int]) -> Batch:
     ids = np.concatenate([np.append(tokens.of_words(s.seen), tokens.END) for s in sentences])
     truth = np.concatenate([np.append(tokens.of_words(s.words), tokens.END) for s in sentences])
     is_masked = np.concatenate([np.isin(np.arange(len(s.words) + 1), s.positions) for s in sentences])
-    return lay_out(row, column, ids, is_masked, truth, sizes)
+    return pack(row, column, ids, is_masked, truth, sizes)

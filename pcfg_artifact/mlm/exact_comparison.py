@@ -86,7 +86,7 @@ class Gap:
         return cls(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(cls)))
 
     def excess(self) -> tuple[float, float]:
-        """Mean loss above the optimum, and its standard error: no honest model is below zero by more than noise."""
+        """Mean loss above the optimum, and its standard error: no model can be below zero by more than noise."""
         from scipy.stats import sem  # here, because every training process would pay for it and none calls this
 
         difference = self.model - self.exact
@@ -97,7 +97,7 @@ class Gap:
 
 Bins = Mapping[str, tuple[float, ...]]  # edges, by circumstance
 BINS: Bins = {"entropy": (0, 1, 2, 3, 4, 5, 6, np.inf), "length": (1, 6, 11, 21, 31, np.inf),
-        "depth": (1, 4, 7, 10, 14, np.inf), "masked neighbours": (0, 1, np.inf)}
+              "depth": (1, 4, 7, 10, 14, np.inf), "masked neighbours": (0, 1, np.inf)}
 PLACES = ("first", "inside", "last")
 
 

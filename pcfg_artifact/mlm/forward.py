@@ -1,4 +1,4 @@
-"""RoBERTa's forward pass over a flat batch (layout.py), with the weights of the transformers model it is given.
+"""RoBERTa's forward pass over a flat batch (packing.py), with the weights of the transformers model it is given.
 
 The numbers are those of the model's own forward pass.  It differs in what it launches: linear layers see the tokens of
 all rectangles at once, queries, keys and values come from one product, and there is no padding to speak of.

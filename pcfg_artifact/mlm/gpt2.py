@@ -1,6 +1,6 @@
 """The model family C{heads}L{layers}: GPT-2's architecture with random weights, in the shapes of the masked models.
 
-Its forward pass over a flat batch (layout.py) gives the numbers of the model's own.  Padding stands after the words of
+Its forward pass over a flat batch (packing.py) gives the numbers of the model's own.  Padding stands after the words of
 a row, where no word looks, so attention needs no mask but the causal one.
 """
 
@@ -40,7 +40,7 @@ def build_causal_model(config: GPT2Config, seed: int) -> GPT2LMHeadModel:
 def causal_states(model: GPT2LMHeadModel, inputs: FlatInputs) -> torch.Tensor:
     """(tokens, width) hidden states of the last layer, as the model's head reads them."""
     base: Any = model.transformer
-    # The layout counts positions as RoBERTa does; a padded place takes position 0, and nobody reads it.
+    # A Batch counts positions as RoBERTa does; padding takes position 0, and nobody reads it.
     positions = (inputs.position_ids - tokens.PAD - 1).clamp(min=0)
     hidden = base.drop(base.wte(inputs.input_ids) + base.wpe(positions))
     for block in base.h:

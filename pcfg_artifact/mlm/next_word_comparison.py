@@ -16,7 +16,7 @@ from pcfg_artifact.mlm import tokenizer as tokens
 from pcfg_artifact.mlm.exact_comparison import Gap, distance_metrics, grouped_metrics
 from pcfg_artifact.mlm.forward import to_device
 from pcfg_artifact.mlm.gpt2 import next_word_logits
-from pcfg_artifact.mlm.packing import Batch, cut_by_tokens, lay_out
+from pcfg_artifact.mlm.packing import Batch, cut_by_tokens, pack
 from pcfg_artifact.parsing.prefix.left_to_right import next_words
 from pcfg_artifact.system.progress import ProgressBar
 
@@ -48,7 +48,7 @@ def as_causal_batch(sentences: Sequence[np.ndarray], sizes: list[int]) -> Batch:
     row = np.repeat(np.arange(len(sentences)), [len(words) + 1 for words in sentences])
     column = np.concatenate([np.arange(1, len(words) + 2) for words in sentences])
     ids = np.concatenate([np.append(tokens.of_words(np.asarray(words, np.int64)), tokens.END) for words in sentences])
-    return lay_out(row, column, ids, np.ones(len(ids), bool), ids, sizes, ahead=1)
+    return pack(row, column, ids, np.ones(len(ids), bool), ids, sizes, ahead=1)
 
 
 def next_word_gaps(grammar: PCFG, models: Mapping[str, GPT2LMHeadModel], sentences: Sequence[np.ndarray],
@@ -60,8 +60,8 @@ def next_word_gaps(grammar: PCFG, models: Mapping[str, GPT2LMHeadModel], sentenc
         s = found[0][0]  # all models go through the sentences in one order
         exact = next_words(grammar, sentences[s]).next_word
         targets = with_end(sentences[s], grammar.n_words)
-        for name, (_, said) in zip(predictions, found, strict=True):
-            gaps[name][s] = Gap.between(said, exact, targets)
+        for name, (_, predicted) in zip(predictions, found, strict=True):
+            gaps[name][s] = Gap.between(predicted, exact, targets)
     return {name: Gap.join([by_sentence[s] for s in range(len(sentences))]) for name, by_sentence in gaps.items()}
 
 

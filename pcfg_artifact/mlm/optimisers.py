@@ -13,8 +13,8 @@ import torch
 
 from pcfg_artifact.mlm.model import LanguageModel
 
-# What each keeps of a parameter, beside the weight itself: a checkpoint holds exactly this.
-KEPT: dict[type[torch.optim.Optimizer], tuple[str, ...]] = {
+# What each stores of a parameter beside the weight: a checkpoint holds exactly this.
+STATE: dict[type[torch.optim.Optimizer], tuple[str, ...]] = {
     torch.optim.AdamW: ("step", "exp_avg", "exp_avg_sq"), torch.optim.Muon: ("momentum_buffer",)}
 LAYER = re.compile(r"\.(layer|h)\.\d+\.")  # in the names of RoBERTa's and of GPT-2's parameters
 
@@ -40,21 +40,21 @@ def parameter_groups(parameters: Iterable[torch.nn.Parameter], weight_decay: flo
             {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0}]
 
 
-def kept_of(optimisers: Iterable[torch.optim.Optimizer]) -> dict[torch.nn.Parameter, dict[str, torch.Tensor]]:
-    """Parameter -> what its optimiser keeps of it, by name; before the first step nothing is kept."""
-    return {p: {key: o.state[p][key] for key in KEPT[type(o)] if key in o.state[p]}
+def state_of(optimisers: Iterable[torch.optim.Optimizer]) -> dict[torch.nn.Parameter, dict[str, torch.Tensor]]:
+    """Parameter -> what its optimiser stores of it, by name; nothing before the first step."""
+    return {p: {key: o.state[p][key] for key in STATE[type(o)] if key in o.state[p]}
             for o in optimisers for group in o.param_groups for p in group["params"]}
 
 
-def names_of(optimisers: Iterable[torch.optim.Optimizer]) -> dict[torch.nn.Parameter, tuple[str, ...]]:
-    """Parameter -> the names of what its optimiser keeps of it."""
-    return {p: KEPT[type(o)] for o in optimisers for group in o.param_groups for p in group["params"]}
+def state_names_of(optimisers: Iterable[torch.optim.Optimizer]) -> dict[torch.nn.Parameter, tuple[str, ...]]:
+    """Parameter -> the names of what its optimiser stores of it."""
+    return {p: STATE[type(o)] for o in optimisers for group in o.param_groups for p in group["params"]}
 
 
-def put_back(optimisers: Iterable[torch.optim.Optimizer], kept: dict[torch.nn.Parameter, dict[str, torch.Tensor]]
+def put_back(optimisers: Iterable[torch.optim.Optimizer], state: dict[torch.nn.Parameter, dict[str, torch.Tensor]]
              ) -> None:
-    """The reverse of `kept_of`."""
+    """The reverse of `state_of`."""
     for o in optimisers:
         for group in o.param_groups:
             for p in group["params"]:
-                o.state[p] = kept[p]
+                o.state[p] = state[p]

@@ -29,8 +29,8 @@ class Batch:
     n_tokens: int  # without padding, with <s> and </s>
 
 
-def lay_out(row: np.ndarray, column: np.ndarray, ids: np.ndarray, is_predicted: np.ndarray, truth: np.ndarray,
-            sizes: list[int], ahead: int = 0) -> Batch:
+def pack(row: np.ndarray, column: np.ndarray, ids: np.ndarray, is_predicted: np.ndarray, truth: np.ndarray,
+         sizes: list[int], ahead: int = 0) -> Batch:
     """A micro-batch from its tokens in order of rows, <s> left out, longest row first.
 
     row, column, ids, is_predicted, truth: (n,) each; column 0 of every row is <s>.  sizes: rows of each rectangle.

@@ -23,7 +23,7 @@ from pcfg_artifact.errors import StageError
 from pcfg_artifact.mlm.data import Step, TrainingCorpus
 from pcfg_artifact.mlm.forward import MaskedLoss, to_device
 from pcfg_artifact.mlm.model import LanguageModel
-from pcfg_artifact.mlm.optimisers import kept_of, names_of, optimisers_of, put_back
+from pcfg_artifact.mlm.optimisers import optimisers_of, put_back, state_names_of, state_of
 from pcfg_artifact.system.random_streams import derive_seed
 
 READ_EVERY = 50  # steps between looks at the loss: each look makes the CPU wait for the GPU
@@ -55,10 +55,10 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class Place:
+class Rank:
     """Where a process runs: its rank, how many there are, its device, and the precision of its arithmetic."""
 
-    rank: int = 0
+    index: int = 0
     world_size: int = 1
     device: str = "cpu"
     precision: str = "float32"  # float32, bfloat16, float16; float64 for comparisons
@@ -71,13 +71,13 @@ class TrainingState:
     step: int
     losses: list[float]  # nats per prediction, one per step
     validation: list[tuple[int, float]]  # (updates done, nats per prediction)
-    tensors: dict[str, torch.Tensor] = field(default_factory=dict)  # weights and what the optimisers keep, by name
+    tensors: dict[str, torch.Tensor] = field(default_factory=dict)  # weights and the optimisers' state, by name
     loss_scale: dict[str, float] = field(default_factory=dict)  # float16 only
 
 
 @dataclass(frozen=True)
 class Callbacks:
-    """What training calls on its way: all processes report and validate, process 0 alone saves and keeps."""
+    """Functions that training calls: every process reports and validates, process 0 alone saves and keeps."""
 
     report: Callable[[int, float], None] | None = None  # (step, its loss), whenever losses are read
     validate: Callable[[LanguageModel], float] | None = None  # also at the end
@@ -89,35 +89,35 @@ class Callbacks:
 
 
 def train(model: LanguageModel, corpus: TrainingCorpus, recipe: Recipe, *, seed: int,
-          loss_of: Callable[[Any], torch.nn.Module] = MaskedLoss, place: Place = Place(),  # noqa: B008
+          loss_of: Callable[[Any], torch.nn.Module] = MaskedLoss, rank: Rank = Rank(),  # noqa: B008
           start: TrainingState | None = None, callbacks: Callbacks = Callbacks()) -> TrainingState:  # noqa: B008
     """Train `model` in place and return its curve; from `start`, it ends with the numbers of an unbroken run."""
-    if place.world_size > corpus.batch_size:  # one without a row would never join the others to sum gradients
-        raise StageError(f"{place.world_size} processes share batches of {corpus.batch_size} rows, expected at most "
+    if rank.world_size > corpus.batch_size:  # one without a row would never join the others to sum gradients
+        raise StageError(f"{rank.world_size} processes share batches of {corpus.batch_size} rows, expected at most "
                          f"one process a row; lower pretrain.processes or machine.n_gpus, or raise pretrain.batch_size")
-    device = torch.device(place.device)
+    device = torch.device(rank.device)
     torch.nn.Module.to(model, device)
     optimisers = optimisers_of(model, recipe.optimiser, recipe.learning_rate, recipe.weight_decay, recipe.betas,
                                recipe.epsilon)
-    scaler = torch.amp.GradScaler(device.type, enabled=place.precision == "float16")
+    scaler = torch.amp.GradScaler(device.type, enabled=rank.precision == "float16")
     progress = TrainingState(0, [], [])
     if start is not None:
         progress = TrainingState(start.step, list(start.losses), list(start.validation))
         restore(model, optimisers, scaler, start)
     module: Any = loss_of(model)
-    if place.world_size > 1:
+    if rank.world_size > 1:
         module = DistributedDataParallel(module, gradient_as_bucket_view=True, broadcast_buffers=False)
-    autocast = torch.autocast(device.type, HALF[place.precision]) if place.precision in HALF else nullcontext()
+    autocast = torch.autocast(device.type, HALF[rank.precision]) if rank.precision in HALF else nullcontext()
 
     # Not torch.manual_seed: without a GPU it keeps a record of every call for the day when CUDA starts.
     generator = torch.default_generator if device.type == "cpu" else torch.cuda.default_generators[device.index or 0]
     parameters = list(model.parameters())
     unread: list[torch.Tensor] = []
     model.train()
-    for step, share in prefetched(corpus, progress.step, recipe.steps, place):
+    for step, share in prefetched(corpus, progress.step, recipe.steps, rank):
         # Dropout's random numbers depend on (seed, step, rank) alone, so a resumed run draws the same ones.
-        generator.manual_seed(derive_seed(seed, "dropout", step, place.rank) % 2**63)
-        total = add_gradients(module, share, scaler, autocast, place)
+        generator.manual_seed(derive_seed(seed, "dropout", step, rank.index) % 2**63)
+        total = add_gradients(module, share, scaler, autocast, rank)
         update(optimisers, scaler, recipe, recipe.rate(step), parameters)
 
         progress.step = step + 1
@@ -132,27 +132,27 @@ def train(model: LanguageModel, corpus: TrainingCorpus, recipe: Recipe, *, seed:
         if validates and callbacks.validate:
             progress.validation.append((progress.step, callbacks.validate(model)))
             model.train()
-        if progress.step in callbacks.keep_at and callbacks.keep and place.rank == 0:
+        if progress.step in callbacks.keep_at and callbacks.keep and rank.index == 0:
             callbacks.keep(progress.step)
-        if saves and callbacks.save and place.rank == 0:
+        if saves and callbacks.save and rank.index == 0:
             callbacks.save(capture(model, optimisers, scaler, progress))
     return progress
 
 
 def add_gradients(module: Any, share: Step, scaler: torch.amp.GradScaler, autocast: AbstractContextManager[Any],
-                  place: Place) -> torch.Tensor:
+                  rank: Rank) -> torch.Tensor:
     """Add the gradient of a process's share to its parameters, summed over processes; the loss of the global batch."""
-    device = torch.device(place.device)
+    device = torch.device(rank.device)
     scale = 1.0 / max(share.n_predicted, 1)
     total = torch.zeros((), dtype=torch.float64, device=device)
     for k, batch in enumerate(share.batches):
         is_last = k == len(share.batches) - 1
-        with nullcontext() if is_last or place.world_size == 1 else module.no_sync():
+        with nullcontext() if is_last or rank.world_size == 1 else module.no_sync():
             with autocast:
                 loss = module(*to_device(batch, device)) * scale
             total += loss.detach()
-            scaler.scale(loss * place.world_size).backward()  # DDP averages over processes; we want the sum
-    if place.world_size > 1:
+            scaler.scale(loss * rank.world_size).backward()  # DDP averages over processes; we want the sum
+    if rank.world_size > 1:
         distributed.all_reduce(total)
     return total
 
@@ -188,32 +188,32 @@ def read_losses(unread: list[torch.Tensor], recipe: Recipe) -> list[float]:
     return losses
 
 
-def prefetched(corpus: TrainingCorpus, first: int, last: int, place: Place) -> Iterator[tuple[int, Step]]:
+def prefetched(corpus: TrainingCorpus, first: int, last: int, rank: Rank) -> Iterator[tuple[int, Step]]:
     """(step, share) for the steps first .. last - 1; the next one is prepared while the device works."""
     with ThreadPoolExecutor(1) as pool:
-        waiting = [pool.submit(corpus.step, step, place.rank, place.world_size)
+        waiting = [pool.submit(corpus.step, step, rank.index, rank.world_size)
                    for step in range(first, min(first + 2, last))]
         for step in range(first, last):
             share = waiting.pop(0).result()
             if step + 2 < last:
-                waiting.append(pool.submit(corpus.step, step + 2, place.rank, place.world_size))
+                waiting.append(pool.submit(corpus.step, step + 2, rank.index, rank.world_size))
             yield step, share
 
 
 def capture(model: LanguageModel, optimisers: list[torch.optim.Optimizer], scaler: torch.amp.GradScaler,
             progress: TrainingState) -> TrainingState:
     """A copy on the CPU of all that `restore` needs; tied weights appear once."""
-    tensors, kept = {}, kept_of(optimisers)
+    tensors, state = {}, state_of(optimisers)
     for name, parameter in model.named_parameters():
         tensors[f"weight.{name}"] = parameter.detach().cpu().clone()
-        for key, value in kept[parameter].items():
+        for key, value in state[parameter].items():
             tensors[f"{key}.{name}"] = value.detach().cpu().clone()
     return TrainingState(progress.step, list(progress.losses), list(progress.validation), tensors, scaler.state_dict())
 
 
 def restore(model: LanguageModel, optimisers: list[torch.optim.Optimizer], scaler: torch.amp.GradScaler,
             progress: TrainingState) -> None:
-    parameters, names = dict(model.named_parameters()), names_of(optimisers)
+    parameters, names = dict(model.named_parameters()), state_names_of(optimisers)
     expected = {f"{kind}.{name}" for name, p in parameters.items() for kind in ("weight", *names[p])}
     wrong = sorted(expected ^ set(progress.tensors))
     wrong += [name for name, p in parameters.items() if f"weight.{name}" in progress.tensors

@@ -1,4 +1,4 @@
-"""Stage: what Inside-Outside loses with few non-terminals and with low rank, for both grammar variants."""
+"""Stage `approximate`: what Inside-Outside loses with few non-terminals and with low rank, for both variants."""
 
 from __future__ import annotations
 

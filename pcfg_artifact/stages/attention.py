@@ -1,4 +1,4 @@
-"""Stage 9: how far every attention head looks, on sampled sentences and on the treebank."""
+"""Stage `attention`: how far every attention head looks, on sampled sentences and on the treebank."""
 
 from __future__ import annotations
 

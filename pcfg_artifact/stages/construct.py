@@ -1,4 +1,4 @@
-"""Stage: the constructed transformers against the algorithms they run, their sizes, and the trees they find."""
+"""Stage `construct`: the constructed transformers beside the algorithms they run, their sizes, and their trees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stage 8: control tasks for the base model on the treebank, and selectivity = task - control.
+"""Stage `control`: control tasks for the base model on the treebank, and selectivity = task - control.
 
 Corpora and fits are those of the stage `probe`, read from its setup.json: selectivity compares like with like.
 """

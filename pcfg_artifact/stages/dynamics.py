@@ -1,6 +1,6 @@
-"""Stage: when a model learns to predict, to hold the tree, and to use it: every kept step of its training.
+"""Stage `dynamics`: when a model learns to predict, to hold the tree, and to use it, at every kept step.
 
-Followed are the base model and, where the run has it, the causal model of the same shape.
+It follows the base model and, where the run has one, the causal model of the same shape.
 """
 
 from __future__ import annotations
@@ -65,20 +65,20 @@ def run(cfg: DynamicsConfig, inputs: Inputs, out: StageDir, machine: Machine) ->
 
 
 def build_context(cfg: DynamicsConfig, inputs: Inputs, machine: Machine) -> CheckpointContext:
-    setup, asked = inputs["probe"].json("setup"), inputs["intervene"].json("setup")["config"]
+    setup, options = inputs["probe"].json("setup"), inputs["intervene"].json("setup")["config"]
     base, probe, grammar = setup["base"], setup["config"], inputs.pcfg()
     corpora, _ = read_corpora(inputs, probe["max_length"], cfg.n_train, cfg.n_test)
     train, test = corpora[TREEBANK.training.name], corpora[TREEBANK.test.name]
     material = gather(grammar, inputs.sentences("probe_train"), inputs.sentences("probe_test"),
-                      mask_rate=asked["mask_rate"], max_length=asked["max_length"], n_train=cfg.n_train,
-                      n_test=cfg.n_test, widths=asked["widths"], n_questions=cfg.n_questions, seed=cfg.seed,
+                      mask_rate=options["mask_rate"], max_length=options["max_length"], n_train=cfg.n_train,
+                      n_test=cfg.n_test, widths=options["widths"], n_questions=cfg.n_questions, seed=cfg.seed,
                       options=EngineOptions(n_threads=machine.n_workers))
     linear = build_probes((LINEAR,), probe)
     interventions = InterventionContext(material, linear, machine, cfg.seed)
-    followed = {base: Followed(masked_words(cfg, grammar, inputs, machine, asked), train, test,
+    followed = {base: Followed(masked_words(cfg, grammar, inputs, machine, options), train, test,
                                best_layer(inputs, base, shown_probe(LINEAR, probe["probes"])), interventions)}
     for causal in (name for name in causal_folders(inputs["pretrain"]) if masked_counterpart(name) == base):
-        followed[causal] = Followed(words_ahead(cfg, grammar, inputs, machine, asked),
+        followed[causal] = Followed(words_ahead(cfg, grammar, inputs, machine, options),
                                     scored_so_far(grammar, train, machine), scored_so_far(grammar, test, machine),
                                     best_causal_layer(inputs, causal), None)
     return CheckpointContext(followed, linear[LINEAR], tuple(probe["widths"]), cfg.n_attention, machine, cfg.seed)
@@ -87,22 +87,22 @@ def build_context(cfg: DynamicsConfig, inputs: Inputs, machine: Machine) -> Chec
 # ---- what is predicted -----------------------------------------------------------------------------------------------
 
 
-def masked_words(cfg: DynamicsConfig, grammar: PCFG, inputs: Inputs, machine: Machine, asked: Mapping[str, Any]
+def masked_words(cfg: DynamicsConfig, grammar: PCFG, inputs: Inputs, machine: Machine, options: Mapping[str, Any]
                  ) -> MaskedWords:
     """The first validation sentences, masked as for `intervene`; those without a mask say nothing."""
-    masking = Masking(asked["mask_rate"], "mask")
+    masking = Masking(options["mask_rate"], "mask")
     masked = [one for one in exact_comparison.masked_sentences(
-        grammar, inputs.sentences("validation"), masking, seed=cfg.seed, n=cfg.n_loss, max_length=asked["max_length"])
+        grammar, inputs.sentences("validation"), masking, seed=cfg.seed, n=cfg.n_loss, max_length=options["max_length"])
         if len(one.positions)]
-    options = EngineOptions(n_threads=machine.n_workers)
-    return MaskedWords(masked, list(exact_comparison.exact_predictions(grammar, masked, masking, options)))
+    engine = EngineOptions(n_threads=machine.n_workers)
+    return MaskedWords(masked, list(exact_comparison.exact_predictions(grammar, masked, masking, engine)))
 
 
-def words_ahead(cfg: DynamicsConfig, grammar: PCFG, inputs: Inputs, machine: Machine, asked: Mapping[str, Any]
+def words_ahead(cfg: DynamicsConfig, grammar: PCFG, inputs: Inputs, machine: Machine, options: Mapping[str, Any]
                 ) -> NextWordsAndEnd:
     """The same validation sentences for a causal model."""
     sentences = inputs.sentences("validation")
-    chosen = np.flatnonzero(sentences.lengths <= asked["max_length"])[:cfg.n_loss]
+    chosen = np.flatnonzero(sentences.lengths <= options["max_length"])[:cfg.n_loss]
     words = [np.asarray(sentences.row(int(s)), np.int64) for s in chosen]
     exact = ordered_map(lambda ids: next_words(grammar, ids).next_word, words, machine.n_workers)
     return NextWordsAndEnd(words, list(exact))

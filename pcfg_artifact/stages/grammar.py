@@ -1,4 +1,4 @@
-"""Stage 1: a treebank becomes a PCFG, in both variants, with its sizes and symbol frequencies."""
+"""Stage `grammar`: a treebank becomes a PCFG, in both variants, with its sizes and symbol frequencies."""
 
 from __future__ import annotations
 

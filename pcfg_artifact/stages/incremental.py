@@ -1,4 +1,4 @@
-"""Stage 10: causal models beside exact inference from left to right: next words, and what they know of the tree.
+"""Stage `incremental`: causal models beside exact inference from left to right: next words, and the tree so far.
 
 Next words: every causal model on validation sentences against the exact distribution.  The tree: linear probes on the
 states of causal models, of masked ones of the same shape and of untrained ones, with exact inference as the ceiling.
@@ -71,16 +71,17 @@ def run(cfg: IncrementalConfig, inputs: Inputs, out: StageDir, machine: Machine)
     now = list(each(partial(facts_so_far, grammar), train.ids, machine))
     read = list(each(partial(incremental_facts, grammar, delays=cfg.delays), test.ids, machine))
     metrics += settled_metrics(test.facts, read)
-    asked = {OF_TREE: Asked(tree_questions(cfg, train.facts), tree_questions(cfg, test.facts)),
-             OF_POSTERIOR: Asked(questions_of(now, cfg.widths), questions_of([fact.now for fact in read], cfg.widths))}
-    metrics += ceiling_metrics(cfg, asked[OF_TREE].test, read)
+    questions = {OF_TREE: QuestionSets(tree_questions(cfg, train.facts), tree_questions(cfg, test.facts)),
+                 OF_POSTERIOR: QuestionSets(questions_of(now, cfg.widths),
+                                            questions_of([fact.now for fact in read], cfg.widths))}
+    metrics += ceiling_metrics(cfg, questions[OF_TREE].test, read)
     corpora = {"train": train.corpus(grammar), "test": test.corpus(grammar)}
     for name, folder in probed_folders(inputs).items():
         states = out.path(f"states/{name}")
         model, tokenizer = load_encoder(folder)
         store_states(model, tokenizer, corpora, states, precision=PRECISION, max_tokens=cfg.batch_tokens,
                      device=machine.device, progress=progress)
-        metrics += probe_metrics(name, int(model.config.num_hidden_layers), corpora, states, asked)
+        metrics += probe_metrics(name, int(model.config.num_hidden_layers), corpora, states, questions)
         shutil.rmtree(states)  # before the next model's
     shutil.rmtree(out.path("states"), ignore_errors=True)
     out.write_metrics(metric.at(seed=cfg.seed) for metric in metrics)
@@ -125,12 +126,12 @@ class SampledText(NamedTuple):
     facts: list[TreeFacts]
 
     def corpus(self, grammar: PCFG) -> Corpus:
-        """As models read them; nothing but the words is asked for."""
+        """As models read them; only the words are needed."""
         sentences = [[grammar.words[w] for w in ids] for ids in self.ids]
         return Corpus(sentences, trees=(), scores=(), parses=())
 
 
-class Asked(NamedTuple):
+class QuestionSets(NamedTuple):
     """The questions of one target at the words of the training sentences and of the test sentences."""
 
     train: Questions
@@ -165,7 +166,7 @@ def tree_questions(cfg: IncrementalConfig, facts: Sequence[TreeFacts]) -> Questi
     return {**questions_of(facts, cfg.widths), **late_questions([spans] * cfg.delays, cfg.widths)}
 
 
-def ceiling_metrics(cfg: IncrementalConfig, asked: Questions, read: Sequence[IncrementalFacts]) -> Iterator[Metric]:
+def ceiling_metrics(cfg: IncrementalConfig, questions: Questions, read: Sequence[IncrementalFacts]) -> Iterator[Metric]:
     """What exact inference explains of the drawn trees, from the words so far and from the whole sentence."""
     later = [[fact.later[k] for fact in read] for k in range(1, cfg.delays + 1)]
     whole = [fact.whole.spans for fact in read]
@@ -173,21 +174,21 @@ def ceiling_metrics(cfg: IncrementalConfig, asked: Questions, read: Sequence[Inc
                                 **late_questions(later, cfg.widths)},
                "exact whole": {**questions_of([fact.whole for fact in read], cfg.widths),
                                **late_questions([whole] * cfg.delays, cfg.widths)}}
-    for source, said in answers.items():
-        for question, wanted in asked.items():
-            yield explained(wanted, said[question], model=source, setting=OF_TREE, **vars(question))
+    for source, predicted in answers.items():
+        for question, target in questions.items():
+            yield explained(target, predicted[question], model=source, setting=OF_TREE, **vars(question))
 
 
 def probe_metrics(name: str, n_layers: int, corpora: Mapping[str, Corpus], states: Path,
-                  asked: Mapping[str, Asked]) -> Iterator[Metric]:
+                  by_target: Mapping[str, QuestionSets]) -> Iterator[Metric]:
     """Every layer of one model: the share of each question's variance that a linear probe explains."""
     rows = {part: word_rows(corpus.lengths) for part, corpus in corpora.items()}
-    for target, questions in asked.items():
+    for target, questions in by_target.items():
         for layer in range(n_layers + 1):
             stored = stored_layer(corpora, states, layer)
             x, x_test = (np.asarray(stored[part].states[rows[part]]) for part in ("train", "test"))
-            for question, said in probe_words(x, questions.train, x_test).items():
-                yield explained(questions.test[question], said, model=name, layer=layer, setting=target,
+            for question, predicted in probe_words(x, questions.train, x_test).items():
+                yield explained(questions.test[question], predicted, model=name, layer=layer, setting=target,
                                 **vars(question))
 
 

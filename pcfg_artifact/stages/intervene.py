@@ -1,4 +1,4 @@
-"""Stage: whether the base model uses what probes read from it, against exact counterfactuals, with every control."""
+"""Stage `intervene`: whether the base model uses what probes read from it, beside exact counterfactuals."""
 
 from __future__ import annotations
 

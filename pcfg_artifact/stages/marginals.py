@@ -1,5 +1,4 @@
-"""Stage 3: exact span scores, Labelled-Recall trees and log probabilities of every split, and the exact optimum of
-masked-word prediction."""
+"""Stage `marginals`: exact span scores, trees and log probabilities of every split, and the optimum of masked words."""
 
 from __future__ import annotations
 

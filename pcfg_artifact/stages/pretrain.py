@@ -1,6 +1,6 @@
-"""Stage 6: language models trained on sampled sentences; masked ones are measured against the exact optimum.
+"""Stage `pretrain`: train language models on sampled sentences, and compare the masked ones with the exact optimum.
 
-Causal models are trained here beside them, and measured by the stage `incremental`.
+Causal models are trained beside them; the stage `incremental` measures them.
 """
 
 from __future__ import annotations
@@ -151,8 +151,8 @@ def against_optimum(cfg: PretrainConfig, grammar: PCFG, inputs: Inputs, out: Sta
             metrics.append(Metric(table="loss_curve", model="exact", group="validation", metric="loss", seed=cfg.seed,
                                   value=float(losses.mean()), n=len(losses), unit="nats"))
         for name, model in models.items():
-            gaps = {s: Gap.between(said, exact[s], targets[s])
-                    for s, said in predictions(model, masked, cfg.batch_tokens)}
+            gaps = {s: Gap.between(predicted, exact[s], targets[s])
+                    for s, predicted in predictions(model, masked, cfg.batch_tokens)}
             gap = Gap.join([gaps[s] for s in range(len(masked))])
             named: dict[str, Any] = {"table": "masked_words", "model": name, "input": masks, "seed": cfg.seed}
             metrics += distance_metrics(gap, unigram_loss, **named)
@@ -169,7 +169,7 @@ def exact_rows(grammar: PCFG, masked: Sequence[exact_comparison.MaskedSentence],
     name = f"exact/{masks.replace(' ', '_')}"
     if not out.has(f"{name}.npy"):
         found = exact_comparison.exact_predictions(grammar, masked, NAMED_MASKS[masks],
-                                          EngineOptions(n_threads=machine.n_workers))
+                                                   EngineOptions(n_threads=machine.n_workers))
         rows = list(progress(found, total=len(masked), desc=f"exact, {masks}"))
         out.write_array(name, np.concatenate(rows).astype(np.float32))
     ends = np.cumsum([len(s.positions) for s in masked])

@@ -1,4 +1,4 @@
-"""Stage 7: parse trees and span marginals read from the hidden states of every layer of every model."""
+"""Stage `probe`: parse trees and span marginals read from the hidden states of every layer of every model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stage 2: sentences drawn from the grammar, in the four splits that training and probing read."""
+"""Stage `sample`: sentences drawn from the grammar, in the four splits that training and probing read."""
 
 from __future__ import annotations
 

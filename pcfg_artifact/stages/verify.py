@@ -1,4 +1,4 @@
-"""Last stage: every number and every claim judged, tables and figures drawn, one report written."""
+"""Stage `verify`: judge every number and every claim, draw tables and figures, write one report."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from pcfg_artifact.workers.distributed import FINISHED, TORCHRUN, torchrun_optio
 
 if TYPE_CHECKING:
     from pcfg_artifact.mlm.data import TrainingCorpus
-    from pcfg_artifact.mlm.training import Place
+    from pcfg_artifact.mlm.training import Rank
     from pcfg_artifact.workers.jobs import TrainingJob
 
 PR_SET_PDEATHSIG = 1
@@ -83,33 +83,33 @@ def run_job(path: Path, in_group: bool = False) -> None:
     from pcfg_artifact.workers.jobs import TrainingJob
 
     job = TrainingJob.read(path)
-    place = enter_group(job.device, job.config.precision, in_group)
-    task = agree(job, path.parent, place)
+    rank = enter_group(job.device, job.config.precision, in_group)
+    task = agree(job, path.parent, rank)
     job = task.job
     if task.is_finished:
-        leave_group(place)
+        leave_group(rank)
         return
     try:
-        network, result, facts = train_model(job, path.parent, place, task.step)
+        network, result, facts = train_model(job, path.parent, rank, task.step)
     except torch.OutOfMemoryError as error:
-        raise StageError(f"{job.model}: out of memory on {place.device} with micro-batches of "
+        raise StageError(f"{job.model}: out of memory on {rank.device} with micro-batches of "
                          f"{job.config.batch_tokens} tokens; lower pretrain.batch_tokens and run the same command "
                          f"again") from error
-    if place.rank == 0:
+    if rank.index == 0:
         storage.write_json(path.parent / FACTS, facts)
         publish(network, job, path.parent, job.final, result)
         checkpoints.remove_all(path.parent)
-    leave_group(place)
+    leave_group(rank)
 
 
-def enter_group(device: str, precision: str, in_group: bool) -> Place:
-    """The place that torchrun gives this process, or the only one; one thread and one GPU each."""
+def enter_group(device: str, precision: str, in_group: bool) -> Rank:
+    """The rank that torchrun gives this process, or the only one; one thread and one GPU each."""
     import torch
     from torch import distributed
 
-    from pcfg_artifact.mlm.training import Place, precision_of
+    from pcfg_artifact.mlm.training import Rank, precision_of
 
-    rank, world_size = (int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])) if in_group else (0, 1)
+    index, world_size = (int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])) if in_group else (0, 1)
     torch.set_num_threads(1)
     if device == "cuda":
         device = f"cuda:{os.environ['LOCAL_RANK'] if in_group else 0}"
@@ -119,13 +119,13 @@ def enter_group(device: str, precision: str, in_group: bool) -> Place:
         # NCCL that knows its GPU connects at once, and not at the first gradient; gloo has none.
         distributed.init_process_group("gloo" if device == "cpu" else "nccl",
                                        device_id=None if device == "cpu" else torch.device(device))
-    return Place(rank, world_size, device, precision)
+    return Rank(index, world_size, device, precision)
 
 
-def leave_group(place: Place) -> None:
+def leave_group(rank: Rank) -> None:
     from torch import distributed
 
-    if place.world_size > 1:
+    if rank.world_size > 1:
         distributed.barrier()
         distributed.destroy_process_group()
 
@@ -138,7 +138,7 @@ class SharedTask(NamedTuple):
     step: int | None
 
 
-def agree(job: TrainingJob, folder: Path, place: Place) -> SharedTask:
+def agree(job: TrainingJob, folder: Path, rank: Rank) -> SharedTask:
     """The task as process 0 sees it: on a shared file system another machine may see the files of a minute ago."""
     import torch
     from torch import distributed
@@ -146,15 +146,15 @@ def agree(job: TrainingJob, folder: Path, place: Place) -> SharedTask:
     from pcfg_artifact.workers import checkpoints
 
     tasks: list[SharedTask | None] = [None]
-    if place.rank == 0:
+    if rank.index == 0:
         tasks = [SharedTask(job, (job.final / FINISHED).is_file(), checkpoints.latest_step(folder))]
-    if place.world_size > 1:
-        distributed.broadcast_object_list(tasks, src=0, device=torch.device(place.device))
+    if rank.world_size > 1:
+        distributed.broadcast_object_list(tasks, src=0, device=torch.device(rank.device))
     assert tasks[0] is not None
     return tasks[0]
 
 
-def train_model(job: TrainingJob, folder: Path, place: Place, first_step: int | None
+def train_model(job: TrainingJob, folder: Path, rank: Rank, first_step: int | None
                 ) -> tuple[Any, dict[str, Any], dict[str, Any]]:
     """(network, result, facts) after the last step; checkpoints and the step reached are kept in `folder`.
 
@@ -173,32 +173,32 @@ def train_model(job: TrainingJob, folder: Path, place: Place, first_step: int | 
         batch_tokens=cfg.batch_tokens, n_words=len(job.words), max_length=cfg.max_length, packing=cfg.packing)
         for shard in (pretraining, validation))
     network = first_network(job, pretraining)
-    if place.rank == 0:  # again where one is there: nobody has vouched for it yet
+    if rank.index == 0:  # again where one is there: nobody has vouched for it yet
         publish(network, job, folder, job.untrained)
-    if place.precision == "float64":
+    if rank.precision == "float64":
         network.double()
     recipe = training.Recipe(steps=cfg.steps, schedule_steps=cfg.schedule_steps, warmup_steps=cfg.warmup_steps,
                              learning_rate=cfg.learning_rate, weight_decay=cfg.weight_decay, clip=cfg.clip,
                              optimiser=cfg.optimiser, hold_steps=cfg.hold_steps)
-    start = None if first_step is None else checkpoints.read(folder, first_step, patience=PATIENCE if place.rank else 0)
+    start = None if first_step is None else checkpoints.read(folder, first_step, patience=PATIENCE if rank.index else 0)
     first, began = start.step if start else 0, time.monotonic()
 
     def report(step: int, loss: float) -> None:
-        if place.rank == 0:
+        if rank.index == 0:
             (folder / STEP).write_text(str(step))
             print(f"{job.model} step {step} of {recipe.steps}, loss {loss:.4f}, "
                   f"{(step - first) / (time.monotonic() - began):.2f} steps/s", flush=True)
 
     def loss_on(corpus: TrainingCorpus, limit: int | None) -> float:
-        batches = corpus.in_order("validation", place.rank, place.world_size, limit)
-        return evaluation.mean_loss(network, batches, place, objective.loss)
+        batches = corpus.in_order("validation", rank.index, rank.world_size, limit)
+        return evaluation.mean_loss(network, batches, rank, objective.loss)
 
     callbacks = training.Callbacks(
         report=report, save=lambda state: checkpoints.write(folder, state), save_every=cfg.save_every,
         validate=lambda _: loss_on(held_out, cfg.n_curve), validate_every=cfg.validate_every,
         keep=lambda step: publish(network, job, folder, checkpoints.path_of(job.kept, step)),
         keep_at=training.kept_steps(cfg.steps, cfg.n_kept))
-    reached = training.train(network, corpus, recipe, seed=cfg.seed, loss_of=objective.loss, place=place, start=start,
+    reached = training.train(network, corpus, recipe, seed=cfg.seed, loss_of=objective.loss, rank=rank, start=start,
                              callbacks=callbacks)
     seconds = time.monotonic() - began
     result = {"model": job.model, "losses": reached.losses, "validation": reached.validation,
@@ -206,8 +206,8 @@ def train_model(job: TrainingJob, folder: Path, place: Place, first_step: int | 
               "n_validation": held_out.n_rows, "n_left_out": corpus.n_left_out + held_out.n_left_out}
     n_tokens, n_padded = evaluation.count_tokens(corpus, recipe.steps, sample=50)
     facts = {"tokens_per_second": round((recipe.steps - first) * n_tokens / seconds, 1), "seconds": round(seconds, 1),
-             "padding_share": round(1 - n_tokens / n_padded, 4), "world_size": place.world_size,
-             "precision": place.precision, "resumed_from_step": first, **peak_memory(place.device)}
+             "padding_share": round(1 - n_tokens / n_padded, 4), "world_size": rank.world_size,
+             "precision": rank.precision, "resumed_from_step": first, **peak_memory(rank.device)}
     return network, result, facts
 
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 from test_training import run
 
-from pcfg_artifact.mlm.training import Place, precision_of
+from pcfg_artifact.mlm.training import Rank, precision_of
 
-HALF = Place(precision="float16")
+HALF = Rank(precision="float16")
 
 
 def test_the_loss_scale_is_part_of_a_checkpoint_and_a_resumed_run_ends_the_same():
@@ -18,7 +18,7 @@ def test_the_loss_scale_is_part_of_a_checkpoint_and_a_resumed_run_ends_the_same(
 
 
 def test_float16_is_near_float32():
-    (_, half), (_, single) = run(HALF), run(Place())
+    (_, half), (_, single) = run(HALF), run(Rank())
     assert half.losses != single.losses
     assert half.losses == pytest.approx(single.losses, rel=0.02)
 

@@ -11,13 +11,13 @@ from pcfg_artifact.mlm import forward, training
 from pcfg_artifact.mlm.data import MaskedCorpus
 from pcfg_artifact.mlm.evaluation import mean_loss
 from pcfg_artifact.mlm.model import build_config, build_model, parse_shape
-from pcfg_artifact.mlm.training import Callbacks, Place, Recipe, train
+from pcfg_artifact.mlm.training import Callbacks, Rank, Recipe, train
 from pcfg_artifact.parsing.masks import Masking
 from pcfg_artifact.system.ragged import Ragged
 
 N_WORDS, STEPS = 20, 6
 RECIPE = Recipe(steps=STEPS, schedule_steps=10, warmup_steps=2, learning_rate=1e-2, weight_decay=0.01, clip=1.0)
-GPU = Place(device="cuda:0")
+GPU = Rank(device="cuda:0")
 
 
 def small_corpus() -> MaskedCorpus:
@@ -28,10 +28,10 @@ def small_corpus() -> MaskedCorpus:
                         max_length=25)
 
 
-def run(place: Place, start=None, **callbacks):
+def run(rank: Rank, start=None, **callbacks):
     config = build_config(parse_shape("A2L1"), n_words=N_WORDS, width=16, max_length=25, dropout=0.1)
     model = build_model(config, 0)
-    progress = train(model, small_corpus(), RECIPE, seed=0, place=place, start=start, callbacks=Callbacks(**callbacks))
+    progress = train(model, small_corpus(), RECIPE, seed=0, rank=rank, start=start, callbacks=Callbacks(**callbacks))
     return model, progress
 
 
@@ -39,7 +39,7 @@ def run(place: Place, start=None, **callbacks):
 def on_cpu():
     torch.set_num_threads(1)
     saved = []
-    model, progress = run(Place(), save=saved.append, save_every=3)
+    model, progress = run(Rank(), save=saved.append, save_every=3)
     return progress.losses, [p.detach().clone() for p in model.parameters()], saved[0]
 
 

@@ -6,7 +6,7 @@ import pytest
 from pcfg_artifact.errors import StageError
 from pcfg_artifact.mlm import tokenizer as tokens
 from pcfg_artifact.mlm.data import MaskedCorpus
-from pcfg_artifact.mlm.packing import cut_by_tokens, lay_out
+from pcfg_artifact.mlm.packing import cut_by_tokens, pack
 from pcfg_artifact.parsing.masks import Masking, hide, uniform
 from pcfg_artifact.system.ragged import Ragged
 
@@ -73,14 +73,14 @@ def test_masked_positions_hide_the_word_and_targets_name_it():
     truth = np.array([4 + first, 9 + first, 2 + first, tokens.END, 7 + first, tokens.END])
     is_masked = np.array([False, True, False, False, True, False])
     row, column = np.array([0, 0, 0, 0, 1, 1]), np.array([1, 2, 3, 4, 1, 2])
-    batch = lay_out(row, column, np.where(is_masked, tokens.MASK, truth), is_masked, truth, [1, 1])
+    batch = pack(row, column, np.where(is_masked, tokens.MASK, truth), is_masked, truth, [1, 1])
     assert batch.input_ids.tolist() == [tokens.BEGIN, 4 + first, tokens.MASK, 2 + first, tokens.END,
                                         tokens.BEGIN, tokens.MASK, tokens.END]
     assert batch.shapes == ((1, 5), (1, 3))
     assert batch.is_token == (None, None)
     assert batch.where.tolist() == [2, 6]
     assert batch.targets.tolist() == [9 + first, 7 + first]
-    padded = lay_out(row, column, truth, is_masked, truth, [2])
+    padded = pack(row, column, truth, is_masked, truth, [2])
     assert padded.input_ids[5:].tolist() == [tokens.BEGIN, 7 + first, tokens.END, tokens.PAD, tokens.PAD]
     assert padded.is_token[0].tolist() == [[True] * 5, [True] * 3 + [False] * 2]
 

@@ -10,15 +10,15 @@ if __name__ == "__main__":
     entered = trainer.enter_group
 
     def enter(device, precision, in_group):
-        place = entered(device, precision, in_group)
-        if place.rank == 1:  # the files of a minute ago: no checkpoint, and the job as it was before
+        rank = entered(device, precision, in_group)
+        if rank.index == 1:  # the files of a minute ago: no checkpoint, and the job as it was before
             checkpoints.latest_step = lambda folder: None
-        return place
+        return rank
 
     trainer.enter_group = enter
     train = trainer.train_model
-    trainer.train_model = lambda job, folder, place, step: seen.append((place.rank, step)) or train(
-        job, folder, place, step)
+    trainer.train_model = lambda job, folder, rank, step: seen.append((rank.index, step)) or train(
+        job, folder, rank, step)
     assert jobs.TrainingJob.read(path).config.processes == 2
     trainer.run_job(path, in_group=True)
     (rank, step), = seen

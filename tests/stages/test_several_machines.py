@@ -12,7 +12,7 @@ import pytest
 import pcfg_artifact
 from pcfg_artifact import cli
 from pcfg_artifact.errors import StageError, UsageError
-from pcfg_artifact.mlm.training import Place, Recipe, train
+from pcfg_artifact.mlm.training import Rank, Recipe, train
 from pcfg_artifact.run.config import load_profile
 from pcfg_artifact.run.stage_folder import StageDir
 from pcfg_artifact.system.machine import Machine
@@ -110,7 +110,7 @@ def test_two_machines_train_two_models_one_after_another(tmp_path):
         job = jobs.TrainingJob.read(out.path(f"scratch/{name}/job.json"))
         alone = tmp_path / "alone" / name
         alone.mkdir(parents=True)
-        _, expected, _ = trainer.train_model(dataclasses.replace(job, untrained=alone / "untrained"), alone, Place(),
+        _, expected, _ = trainer.train_model(dataclasses.replace(job, untrained=alone / "untrained"), alone, Rank(),
                                              None)
         assert out.json(f"models/{name}/training")["losses"] == pytest.approx(expected["losses"], rel=1e-4)
 
@@ -119,7 +119,7 @@ def test_more_processes_than_rows_are_refused():
     corpus = type("Corpus", (), {"batch_size": 2})
     recipe = Recipe(steps=1, schedule_steps=2, warmup_steps=1, learning_rate=1.0, weight_decay=0.0, clip=None)
     with pytest.raises(StageError, match="3 processes share batches of 2 rows, .* lower pretrain.processes"):
-        train(None, corpus, recipe, seed=0, place=Place(0, 3))
+        train(None, corpus, recipe, seed=0, rank=Rank(0, 3))
 
 
 def test_a_run_with_more_processes_than_rows_is_refused_before_it_begins(tmp_path, capsys):
@@ -144,7 +144,7 @@ def test_process_0_decides_where_all_begin_whatever_the_others_see(tmp_path):
     out = write_run(tmp_path, models=("A1L1",), processes=2)
     job, folder = jobs.TrainingJob.read(out.path("scratch/A1L1/job.json")), out.path("scratch/A1L1")
     half_way = dataclasses.replace(job, config=dataclasses.replace(job.config, steps=2))
-    trainer.train_model(half_way, folder, Place(), None)
+    trainer.train_model(half_way, folder, Rank(), None)
     assert checkpoints.latest_step(folder) == 2
     run = subprocess.run([*NO_NETWORK, sys.executable, "-m", "torch.distributed.run",
                           *distributed.torchrun_options([], "A1L1"), "--nproc-per-node=2",
