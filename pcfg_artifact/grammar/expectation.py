@@ -1,4 +1,10 @@
-"""Expected counts of a PCFG: how often each symbol occurs in a draw, how long a sentence is, whether draws end."""
+"""Expected counts of a PCFG: how often each symbol occurs in a draw, how long a sentence is, whether draws end; and the
+sizes that a report shows of a grammar."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csc_matrix, identity
@@ -7,6 +13,10 @@ from scipy.sparse.linalg import splu
 
 from pcfg_artifact.errors import GrammarError
 from pcfg_artifact.grammar.pcfg import PCFG
+from pcfg_artifact.metrics.schema import Metric
+from pcfg_artifact.treebank.tree import Tree
+
+TOP = 20  # the paper counts the pre-terminals that its 20 most frequent in-terminals can produce
 
 
 def child_matrix(grammar: PCFG) -> csc_matrix:
@@ -19,13 +29,13 @@ def child_matrix(grammar: PCFG) -> csc_matrix:
 
 def reachable(grammar: PCFG) -> np.ndarray:
     """(N,) whether a draw can hold the symbol."""
-    found = grammar.root > 0
+    reached = grammar.root > 0
     matrix = child_matrix(grammar)
     while True:
-        more = found | (found @ matrix > 0)
-        if np.array_equal(more, found):
-            return found
-        found = more
+        further = reached | (reached @ matrix > 0)
+        if np.array_equal(further, reached):
+            return reached
+        reached = further
 
 
 def spectral_radius(grammar: PCFG, *, among: np.ndarray | None = None) -> float:
@@ -37,8 +47,8 @@ def spectral_radius(grammar: PCFG, *, among: np.ndarray | None = None) -> float:
     n = grammar.n_interminals
     matrix = child_matrix(grammar)[:n, :n]
     if among is not None:
-        kept = np.flatnonzero(among[:n])
-        matrix = matrix[kept][:, kept]
+        chosen = np.flatnonzero(among[:n])
+        matrix = matrix[chosen][:, chosen]
     n_components, component = connected_components(matrix, connection="strong")
     radius = 0.0
     for c in range(n_components):
@@ -72,3 +82,28 @@ def expected_length(grammar: PCFG) -> float:
 def frequencies(grammar: PCFG) -> np.ndarray:
     """(N,) how often each symbol occurs: training counts where the grammar has them, expected counts otherwise."""
     return grammar.symbol_counts if grammar.symbol_counts is not None else expected_counts(grammar)
+
+
+def grammar_sizes(grammar: PCFG, trees: Sequence[Tree]) -> list[Metric]:
+    """The sizes of a grammar that was learned from these trees."""
+    most_frequent = np.argsort(-frequencies(grammar)[:grammar.n_interminals], kind="stable")[:TOP]
+    children = np.unique(grammar.binary[np.isin(grammar.binary[:, 0], most_frequent), 1:])
+
+    def size(metric: str, value: float, unit: str = "count", **dimensions: Any) -> Metric:
+        return Metric(table="grammar", metric=metric, value=value, n=len(trees), unit=unit, **dimensions)
+
+    return [
+        size("interminals", grammar.n_interminals),
+        size("preterminals", grammar.n_preterminals),
+        size("nonterminals", grammar.n_nonterminals),
+        size("binary_rules", len(grammar.binary)),
+        size("lexical_rules", len(grammar.lexical)),
+        size("child_pairs", len(np.unique(grammar.binary[:, 1:], axis=0))),
+        size("words", grammar.n_words),
+        size("root_labels", int((grammar.root > 0).sum())),
+        size("preterminals", int((children >= grammar.n_interminals).sum()), group="children of the most frequent",
+             size=TOP),
+        size("expected_length", expected_length(grammar), "words"),
+        size("mean_training_length", float(np.mean([len(tree.words()) for tree in trees])), "words"),
+        size("spectral_radius", spectral_radius(grammar), "ratio"),
+    ]

@@ -139,10 +139,10 @@ class NormalForm:
         return sums
 
     def _best_chain(self, head: str, right: Right) -> tuple[float, tuple[str, ...]]:
-        """The most probable way from a head to a right side: its probability and its symbols, head first."""
-        found = [(p * self._rules[bottom][right], chain) for bottom, (p, chain) in self._chains[head].items()
+        """The most probable unary chain from a head to a right side: its probability and its symbols, head first."""
+        chains = [(p * self._rules[bottom][right], chain) for bottom, (p, chain) in self._chains[head].items()
                  if right in self._rules.get(bottom, ())]
-        return max(found, key=lambda way: way[0])
+        return max(chains, key=lambda chain: chain[0])
 
     # ---- symbols over words, and over symbols ----------------------------------------------------------------------
 

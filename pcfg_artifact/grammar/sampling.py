@@ -43,7 +43,7 @@ class SampledTrees(Sequence[Tree]):
         # A tree of L words has 2L - 1 rules.
         offsets = (self.rules.offsets + np.arange(len(self) + 1)) // 2
         emitted: np.ndarray = self.grammar.lexical[:, 1].astype(token_dtype(self.grammar.n_words))
-        words = np.empty(int(offsets[-1]) + 1, emitted.dtype)  # one more, for what is written and not kept
+        words = np.empty(int(offsets[-1]) + 1, emitted.dtype)  # one more, where the words of binary rules would go
         _words(self.rules.values, len(self.grammar.binary), emitted, words)
         return Ragged(words[:-1], offsets)
 

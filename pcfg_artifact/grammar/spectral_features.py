@@ -84,13 +84,13 @@ def _linked(grammar: PCFG, symbol: np.ndarray, parent: np.ndarray, is_right: np.
     return Nodes(symbol, rule, parent, left, right, is_right, word)
 
 
-def _rows_of(table: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """The row of a lexicographically sorted integer table that equals each wanted row."""
-    base = int(max(table.max(initial=0), wanted.max(initial=0))) + 1
+def _rows_of(table: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """The row of a lexicographically sorted integer table that equals each target row."""
+    base = int(max(table.max(initial=0), targets.max(initial=0))) + 1
     powers = base ** np.arange(table.shape[1] - 1, -1, -1, dtype=np.int64)
-    keys, wanted_keys = table @ powers, wanted @ powers
-    rows = np.searchsorted(keys, wanted_keys)
-    is_known = (wanted.min(axis=1, initial=0) >= 0) & (np.append(keys, NONE)[rows] == wanted_keys)
+    keys, target_keys = table @ powers, targets @ powers
+    rows = np.searchsorted(keys, target_keys)
+    is_known = (targets.min(axis=1, initial=0) >= 0) & (np.append(keys, NONE)[rows] == target_keys)
     if not is_known.all():
         raise GrammarError("the trees hold a rule that the grammar lacks; learn the grammar from the same trees, "
                            "with the same variant and cut-off")

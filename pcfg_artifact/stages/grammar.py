@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from pcfg_artifact.grammar.expectation import frequencies
+from pcfg_artifact.grammar.expectation import frequencies, grammar_sizes
 from pcfg_artifact.grammar.learning import learn_pcfg
 from pcfg_artifact.grammar.pcfg import PCFG
-from pcfg_artifact.grammar.sizes import grammar_sizes
 from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.run.inputs import Inputs
 from pcfg_artifact.run.sections import GrammarConfig
@@ -15,14 +14,13 @@ from pcfg_artifact.run.stage_folder import StageDir
 from pcfg_artifact.system.machine import Machine
 from pcfg_artifact.system.progress import progress, say
 from pcfg_artifact.treebank.binarise import VARIANTS
-from pcfg_artifact.treebank.cleaning_report import losses
 from pcfg_artifact.treebank.reading import read_treebank
 from pcfg_artifact.treebank.splits import split
 
 
 def run(cfg: GrammarConfig, inputs: Inputs, out: StageDir, machine: Machine) -> None:
     treebank = read_treebank(inputs.source, skip_bad_trees=cfg.skip_bad_trees, progress=progress)
-    for line in losses(treebank):
+    for line in treebank.losses():
         say(line)
     parts = split(treebank)
     for name, trees in (("train", parts.train), ("test", parts.test)):

@@ -11,7 +11,6 @@ from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.grammar.rulefile import from_text
 from pcfg_artifact.system.progress import progress, say
-from pcfg_artifact.treebank.cleaning_report import losses
 from pcfg_artifact.treebank.leaf_formats import AUTO, LEAF_FORMATS
 from pcfg_artifact.treebank.reading import Treebank, read_treebank
 
@@ -30,7 +29,7 @@ def add_treebank_arguments(parser: argparse.ArgumentParser, what: str = "", **op
 def load_treebank(args: argparse.Namespace) -> Treebank:
     treebank = read_treebank(args.treebank, skip_bad_trees=args.skip_bad_trees, progress=progress,
                              leaf_format=args.leaf_format)
-    for line in losses(treebank, args.leaf_format):
+    for line in treebank.losses(args.leaf_format):
         say(line)
     return treebank
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 import argparse
 
 from pcfg_artifact.errors import UsageError
+from pcfg_artifact.grammar.expectation import grammar_sizes
 from pcfg_artifact.grammar.learning import learn_pcfg
 from pcfg_artifact.grammar.rulefile import to_text
-from pcfg_artifact.grammar.sizes import grammar_sizes
 from pcfg_artifact.grammar.spectral import INTERMINAL_STATES, PRETERMINAL_STATES, SMOOTHING, learn_spectral
 from pcfg_artifact.system import storage
 from pcfg_artifact.system.progress import progress

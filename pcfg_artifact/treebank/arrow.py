@@ -66,11 +66,11 @@ def _load(path: Path) -> dict[str, Dataset]:
     return {name: split.with_format("arrow") for name, split in splits.items()}
 
 
-def _column(split: Dataset, wanted: Sequence[str], where: str) -> str:
-    column = next((name for name in wanted if name in split.column_names), None)
+def _column(split: Dataset, names: Sequence[str], where: str) -> str:
+    column = next((name for name in names if name in split.column_names), None)
     if column is None:
         raise TreebankError(f"{where}: the columns are {', '.join(split.column_names) or 'none'}; expected one that is "
-                            f"called {' or '.join(wanted)}")
+                            f"called {' or '.join(names)}")
     found, expected = str(split.features.arrow_schema.field(column).type), "text"
     is_right = found in ("string", "large_string")
     if column == "words":

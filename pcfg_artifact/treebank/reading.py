@@ -28,7 +28,7 @@ from pcfg_artifact.treebank import arrow
 from pcfg_artifact.treebank.ambiguous_tags import Renamed, without_clashes
 from pcfg_artifact.treebank.brackets import BadTree, parse_trees
 from pcfg_artifact.treebank.cleaning import Cleaner
-from pcfg_artifact.treebank.leaf_formats import AUTO, leaves_of
+from pcfg_artifact.treebank.leaf_formats import AUTO, NON_WORDS, leaves_of
 from pcfg_artifact.treebank.tree import Tree
 
 EMBEDDED, NLTK = "embedded", "nltk"
@@ -40,6 +40,11 @@ EXTENSIONS = (".mrg", ".tree", ".trees", ".ptb", ".psd", ".bracket", ".penn")
 TEXT = ".txt"  # read where there is no other file, and where its text begins with a bracket: a README is no document
 HEAD = 4096  # bytes that show whether a text begins with a bracket
 GZIP = b"\x1f\x8b"
+REMOVED = {"non_words": f"leaves and nodes that hold no words ({', '.join(sorted(NON_WORDS))})",
+           "traces": "traces and empty words", "empty_trees": "trees without a word",
+           "emptied_nodes": "nodes left without a word", "function_tags": "function tags and indices of labels",
+           "alternative_labels": "alternatives of labels, all but the first",
+           "same_label_unaries": "nodes over one node of the same label", "outer_brackets": "outer brackets"}
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,22 @@ class Treebank:
     @property
     def n_trees(self) -> int:
         return sum(len(trees) for trees in self.documents.values())
+
+    def losses(self, leaf_format: str | None = None) -> Iterator[str]:
+        """What reading left out or changed, a line for each kind of thing: nothing is dropped without a count.
+
+        leaf_format: the one that the user asked for, None where it cannot be chosen.
+        """
+        yield from (f"left out: {bad}" for bad in self.bad_trees)
+        if self.bad_trees:
+            yield f"{len(self.bad_trees):,} places left out, {self.n_raw:,} trees read"
+        yield from (f"removed: {n:,} {what}" for count, what in REMOVED.items() if (n := self.cleaning.get(count)))
+        if n := self.cleaning.get("lemmas"):
+            why = {None: "detected", AUTO: "detected; --leaf-format plain keeps them"}.get(leaf_format,
+                                                                                           "as --leaf-format says")
+            yield f"leaves are word-lemma: {n:,} lemmas cut off ({why})"
+        yield from (f"passed over: {name} does not begin with a bracket" for name in self.passed_over)
+        yield from (f"renamed: {renamed}" for renamed in self.renamed)
 
 
 def read_treebank(source: str | Path, *, skip_bad_trees: bool = False, progress: ProgressBar | None = None,
@@ -105,7 +126,7 @@ def source_hash(source: str | Path) -> str:
 def _read(source: str, names: Sequence[str], contents: Iterable[bytes], skip_bad_trees: bool, leaf_format: str
           ) -> Treebank:
     cleaner, digest = Cleaner(), hashlib.sha256()
-    kept: dict[str, list[Tree]] = {}
+    cleaned: dict[str, list[Tree]] = {}
     bad_trees: list[BadTree] = []
     n_raw = 0
     for name, hashed, data in zip(names, _below_common_folder(names), contents, strict=True):
@@ -116,16 +137,16 @@ def _read(source: str, names: Sequence[str], contents: Iterable[bytes], skip_bad
         leaves = leaves_of(raw, leaf_format)
         trees = [clean for tree in raw if (clean := cleaner.clean(tree, leaves)) is not None]
         if trees:
-            kept[name] = trees
-    if not kept:
+            cleaned[name] = trees
+    if not cleaned:
         first = f" (first: {bad_trees[0]})" if bad_trees else ""
         raise TreebankError(f"{source} holds no usable tree: {n_raw} read, {len(bad_trees)} bad{first}; "
                             f"expected bracketed trees such as (S (NP (PRP she)) (VP (VBZ runs)))")
-    documents_kept, renamed = without_clashes(kept)
+    documents, renamed = without_clashes(cleaned)
     counts = dict(cleaner.counts)
     if renamed:  # not listed where there is none, as in every treebank whose tags are no phrase labels
         counts["renamed_tags"] = sum(item.n_words for item in renamed)
-    return Treebank(source, documents_kept, n_raw, counts, tuple(bad_trees), digest.hexdigest(), tuple(renamed))
+    return Treebank(source, documents, n_raw, counts, tuple(bad_trees), digest.hexdigest(), tuple(renamed))
 
 
 @contextmanager
@@ -247,7 +268,7 @@ def _head(path: Path) -> bytes:
 def _files_below(path: Path) -> Iterator[Path]:
     """Every file below a folder, linked folders included; each folder once, whatever the number of links to it.
 
-    A folder's own place goes before the links to it, so that adding a link to a folder changes no name of a document.
+    A folder's own path comes before the links to it, so that a new link changes no document's name.
     """
     def stop(error: OSError) -> None:  # os.walk would pass over a folder that cannot be listed
         raise error

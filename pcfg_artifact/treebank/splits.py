@@ -71,20 +71,20 @@ def wsj_sections(treebank: Treebank) -> dict[str, list[Tree]]:
     return sections
 
 
-def wsj_problems(sections: Mapping[str, int], wanted: tuple[str, ...], test: str, n_train: int,
-                      n_test: int) -> list[str]:
+def wsj_problems(sections: Mapping[str, int], train: tuple[str, ...], test: str, n_train: int,
+                 n_test: int) -> list[str]:
     """Whether a Wall Street Journal is the complete one; `sections`: section -> trees found.
 
-    A source without any of the wanted sections is another treebank, and not judged here.
+    A source without any of these sections is another treebank, and not judged here.
     """
-    if not any(section in sections for section in (*wanted, test)):
+    if not any(section in sections for section in (*train, test)):
         return []
-    missing = [section for section in (*wanted, test) if not sections.get(section)]
-    counts = ", ".join(f"{section}: {sections.get(section, 0):,}" for section in (*wanted, test))
-    found = sum(sections.get(section, 0) for section in wanted), sections.get(test, 0)
+    missing = [section for section in (*train, test) if not sections.get(section)]
+    counts = ", ".join(f"{section}: {sections.get(section, 0):,}" for section in (*train, test))
+    found = sum(sections.get(section, 0) for section in train), sections.get(test, 0)
     if found == (n_train, n_test):
         return []
     what = f"sections {', '.join(missing)} are missing" if missing else "some sections are incomplete"
-    return [f"the Penn Treebank is not complete, {what}: {found[0]:,} trees in sections {wanted[0]}-{wanted[-1]} and "
+    return [f"the Penn Treebank is not complete, {what}: {found[0]:,} trees in sections {train[0]}-{train[-1]} and "
             f"{found[1]:,} in section {test}, expected {n_train:,} and {n_test:,} (found {counts}); mount the whole "
             f"wsj folder of the treebank's third release, or judge it as another treebank with the profile reduced"]
