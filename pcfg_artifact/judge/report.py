@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import resources
 from typing import Any
@@ -12,15 +13,18 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from pcfg_artifact.judge import summary
-from pcfg_artifact.judge.claim_sparkline import sparkline
+from pcfg_artifact.judge.claims import STRICT, Comparison
 from pcfg_artifact.judge.drawing import Drawing
-from pcfg_artifact.judge.explorer import likely_spans, trees_of
 from pcfg_artifact.judge.judge import FAILING, ClaimVerdict, Verdict, Verdicts
 from pcfg_artifact.judge.tables import Entry, Table
 from pcfg_artifact.metrics.schema import Metric, format_number, name_of
 from pcfg_artifact.metrics.views import load_views
+from pcfg_artifact.treebank.tree import bracketed
 
 MAXIMUM_DEVIATIONS = 100
+WIDTH, HEIGHT, MARGIN, LINE = 200, 40, 12, 16  # of a sparkline, pixels; LINE: the height of the axis
+LOGARITHMIC = 1e3  # values that lie so many times apart are drawn on a logarithmic axis
+
 # Claims as the page shows them: after those that are not as recorded, what is shown, what is not, what cannot be seen.
 ORDER = (summary.SHOWN, summary.DEPENDS, summary.NOT_SHOWN, summary.NOT_TESTABLE, summary.NOT_MEASURED,
          summary.NO_MODEL)
@@ -117,6 +121,75 @@ def shown_claims(page: Page) -> list[ShownClaim]:
 def _picture(found: ClaimVerdict) -> dict[str, Any]:
     recorded = [] if found.recorded is None else list(found.recorded.values.values())
     return {} if found.evaluation.worst is None else sparkline(found.evaluation.worst, recorded)
+
+
+def sparkline(now: Comparison, recorded: Sequence[float]) -> dict[str, Any]:
+    """A claim in one small picture: this run's value against its bound, recorded seeds as dots; all in pixels.
+
+    Empty where there is no finite value.  A macro of report.html draws it.
+    """
+    if not math.isfinite(now.value):
+        return {}
+    place = _axis([now.value, now.bound, *filter(math.isfinite, recorded)])
+    bound, low, high = place(now.bound), MARGIN / 2, WIDTH - MARGIN / 2
+    return {"width": WIDTH, "height": HEIGHT, "line": LINE, "margin": low, "bound": bound, "now": place(now.value),
+            "seeds": [place(value) for value in recorded if math.isfinite(value)],
+            "side": (low, bound) if now.is_upper else (bound, high), "tone": "good" if now.slack >= 0 else "bad",
+            "shown": 0 if abs(now.bound) <= STRICT else now.bound}
+
+
+def _axis(values: Sequence[float]) -> Callable[[float], float]:
+    """Value -> pixel."""
+    smallest, largest = min(values), max(values)
+    is_log = smallest > 0 and largest / smallest > LOGARITHMIC
+
+    def scaled(value: float) -> float:
+        return math.log(value) if is_log else value
+
+    low, high = scaled(smallest), scaled(largest)
+    if high == low:
+        low, high = low - 1, high + 1
+    low, high = low - 0.08 * (high - low), high + 0.08 * (high - low)
+    return lambda value: MARGIN + (WIDTH - 2 * MARGIN) * (scaled(value) - low) / (high - low)
+
+
+# ---- sentences to look into ------------------------------------------------------------------------------------------
+
+
+def explored_sentences(constructed: Sequence[Mapping[str, Any]], probed: Mapping[str, Any] | None,
+                       attended: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    """Every sentence of the stage `construct` with what the probes and the attention of the base model say of it.
+
+    Other stages that show other sentences are left out: they belong to another run.
+    """
+    sentences = []
+    for s, found in enumerate(constructed):
+        sentence = {**found, "probe": None, "attention": None}
+        if probed is not None and probed["words"][s:s + 1] == [found["words"]]:
+            sentence["probe"] = {"model": probed["model"], "best": probed["best"],
+                                 "layers": [layer[s] for layer in probed["layers"]]}
+        if attended is not None and attended["words"][s:s + 1] == [found["words"]]:
+            sentence["attention"] = {"model": attended["model"], "layers": attended["layers"][s]}
+        sentences.append(sentence)
+    return sentences
+
+
+def trees_of(sentence: Mapping[str, Any]) -> dict[str, str]:
+    """The trees side by side as text, for readers without script."""
+    trees = {"Inside-Outside": sentence["parse"]}
+    if sentence["probe"] is not None:
+        probe = sentence["probe"]
+        trees[f"probe of {probe['model']}, layer {probe['best']}"] = probe["layers"][probe["best"]]
+    trees["treebank"] = sentence["gold"]
+    return {name: bracketed(sentence["words"], sorted(map(tuple, spans), key=lambda span: (span[0], -span[1])))
+            for name, spans in trees.items()}
+
+
+def likely_spans(sentence: Mapping[str, Any], n: int = 8) -> list[tuple[str, str, float]]:
+    """The spans of more than one word that are most likely: words, label, marginal."""
+    inner = [cell for cell in sentence["cells"] if 1 < cell[1] - cell[0] < len(sentence["words"])]
+    return [(" ".join(sentence["words"][i:j]), label, marginal)
+            for i, j, label, _, _, marginal in sorted(inner, key=lambda cell: -cell[-1])[:n]]
 
 
 # ---- numbers ---------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pcfg_artifact.judge import explorer, figures, figures_beyond_paper, report, sentence_drawings, summary, tables
+from pcfg_artifact.judge import figures, figures_beyond_paper, report, sentence_drawings, summary, tables
 from pcfg_artifact.judge.drawing import Drawing
 from pcfg_artifact.judge.judge import judge
 from pcfg_artifact.judge.report import Page
@@ -73,7 +73,7 @@ def explored(folders: Mapping[str, Folder]) -> list[dict[str, Any]]:
     """The sentences to look into, empty where the stage construct kept none."""
     stages = ("construct", "probe", "attention")
     constructed, probed, attended = (_stored(folders, stage, "explored") for stage in stages)
-    return [] if constructed is None else explorer.explored_sentences(constructed, probed, attended)
+    return [] if constructed is None else report.explored_sentences(constructed, probed, attended)
 
 
 def _stored(folders: Mapping[str, Folder], stage: str, name: str) -> Any:

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.grammar.rulefile import from_text
@@ -68,6 +70,12 @@ def named_path(text: str) -> Path:
     if not text.strip():
         raise argparse.ArgumentTypeError("the path is empty; `.` is the current folder")
     return Path(text)
+
+
+def json_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows of a table as JSON has them: what is undefined is null."""
+    rows = frame.astype(object).where(frame.notna(), None).itertuples(index=False, name=None)
+    return [dict(zip(frame.columns, row, strict=True)) for row in rows]
 
 
 def shortened(path: object) -> str:

@@ -17,7 +17,7 @@ import torch
 
 from pcfg_artifact.errors import UsageError
 
-COLUMNS = ("model_surprisal", "model_entropy", "model_pieces")
+COLUMNS = ("model_surprisal_bits", "model_entropy_bits", "model_pieces")
 SAME = 1e-3  # of logits: what a later token may change in an earlier prediction by rounding alone
 
 
@@ -57,7 +57,7 @@ class CausalModel:
         end = "not predicted: the tokenizer has no end token" if self.end is None else \
             repr(self.tokenizer.convert_ids_to_tokens(self.end))
         return (f"model: pieces are summed by word; a piece belongs to the word of its first character that is no "
-                f"blank; a sentence begins after {begin}, [END] is {end}; model_entropy is of the first piece")
+                f"blank; a sentence begins after {begin}, [END] is {end}; model_entropy_bits is of the first piece")
 
     def scores(self, words: list[str], read_as: list[str]) -> list[WordScore]:
         """One score a word, and one for the end.

@@ -1,6 +1,6 @@
-"""Build a transformer whose weights are read off a grammar, and run it on a sentence.
+"""Build a transformer whose weights are read off a grammar, and run it on sentences.
 
-Prints its size, the largest error of its charts against Inside-Outside, the probability of the sentence and the tree
+Prints its size, the largest error of its charts against Inside-Outside, the probability of a sentence and the tree
 that the transformer finds.  Models: 3.1 (hard attention), 3.2 (relative positions), few (few non-terminals), low-rank
 (the same through transforms learned from sentences that the grammar generates).
 """
@@ -8,10 +8,11 @@ that the transformer finds.  Models: 3.1 (hard attention), 3.2 (relative positio
 from __future__ import annotations
 
 import argparse
+import json
+import math
 import sys
 from pathlib import Path
-
-import numpy as np
+from typing import Any
 
 from pcfg_artifact.constructions import claimed_sizes
 from pcfg_artifact.constructions.agreement import approximate_errors, entry_errors, linear
@@ -28,6 +29,7 @@ from pcfg_artifact.parsing.engine import inside_outside
 from pcfg_artifact.system import storage
 from pcfg_artifact.system.machine import single_thread
 from pcfg_artifact.tools.arguments import add_grammar_argument, load_grammar, named_path, refuse_unusable_folder
+from pcfg_artifact.tools.sentences import add_text_arguments, read_sentences
 from pcfg_artifact.treebank.tree import bracketed
 
 EXAMPLE = 'run_all.sh construct --grammar my_grammar "the cell divides ." --show-layer 2'
@@ -36,9 +38,9 @@ MODELS = ("3.1", "3.2", "few", "low-rank")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_grammar_argument(parser)
-    parser.add_argument("sentence", help="words separated by blanks")
+    add_text_arguments(parser)
     parser.add_argument("--model", choices=MODELS, default="3.2", help="which construction (3.2)")
-    parser.add_argument("--max-length", type=int, metavar="L", help="longest sentence it takes (this one's length)")
+    parser.add_argument("--max-length", type=int, metavar="L", help="longest sentence it takes (the longest of these)")
     parser.add_argument("--interminals", type=int, default=20, metavar="N", help="few, low-rank: in-terminals (20)")
     parser.add_argument("--preterminals", type=int, default=45, metavar="N", help="and pre-terminals predicted (45)")
     parser.add_argument("--rank", type=int, default=15, metavar="K", help="low-rank: of the transforms (15)")
@@ -50,26 +52,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    words = args.sentence.split()
-    if not words:
+    sentences = list(read_sentences(args.sentences))
+    if not sentences or not all(sentences):
         raise UsageError("the sentence is empty; give words separated by blanks")
     if args.plot is not None and args.plot.suffix not in (".png", ".svg"):
         raise UsageError(f"--plot {args.plot} ends in {args.plot.suffix!r}; expected .png or .svg")
+    if args.plot is not None and len(sentences) > 1:
+        raise UsageError(f"--plot draws one sentence, {args.sentences} has {len(sentences):,}; give one")
     grammar = load_grammar(args.grammar)
-    model = build(grammar, args.max_length or len(words), args)
+    model = build(grammar, args.max_length or max(map(len, sentences)), args)
     if args.show_layer is not None and not 1 <= args.show_layer <= model.n_layers:
         raise UsageError(f"--show-layer {args.show_layer} is not a layer; this model has layers 1 to {model.n_layers}")
-    with single_thread():
-        found = example(model, words)
-    report(grammar, model, words, found)
-    if args.show_layer is not None:
-        show_layer(words, found["layers"][args.show_layer - 1])
+    if not args.json:
+        print("  ".join(f"{name} {value:,}" for name, value in claimed_sizes.built(model).items())
+              + f"  ({model.backend})")
+    for words in sentences:
+        with single_thread():
+            traced = example(model, words)
+        found = compare(grammar, model, words, traced)
+        layer = None if args.show_layer is None else traced["layers"][args.show_layer - 1]
+        if args.json:
+            print(json.dumps({**found, "model": {**claimed_sizes.built(model), "backend": model.backend},
+                              **({} if layer is None else {"layer": layer})}, ensure_ascii=False, default=float))
+        else:
+            print_comparison(found)
+            if layer is not None:
+                show_layer(words, layer)
     if args.save is not None:
         refuse_unusable_folder(args.save, "--save")
         ConstructedModel.of(model).save_pretrained(args.save)
         print(f"kept in {args.save}", file=sys.stderr)
     if args.plot is not None:
-        drawing = filling(found)
+        drawing = filling(traced)
         storage.write_bytes(args.plot, drawing.png if args.plot.suffix == ".png" else drawing.svg.encode())
         print(f"drawn in {args.plot}", file=sys.stderr)
     return 0
@@ -85,21 +99,31 @@ def build(grammar: PCFG, max_length: int, args: argparse.Namespace) -> Construct
                                     backend=args.backend)
 
 
-def report(grammar: PCFG, model: ConstructedTransformer, words: list[str], found: dict) -> None:
+def compare(grammar: PCFG, model: ConstructedTransformer, words: list[str], traced: dict[str, Any]) -> dict[str, Any]:
+    """The charts of one sentence beside those that they should be: what a line of JSON holds."""
     charts = model.read_charts(model(words))
     if isinstance(model, ApproximateInsideOutside):
         errors, against = list(approximate_errors(model, words, charts)), "the approximate recursion"
     else:
         engine = inside_outside(grammar, [words], outside="full")[0]
         errors, against = list(map(entry_errors, charts, linear(engine))), "Inside-Outside"
-    print("  ".join(f"{name} {value:,}" for name, value in claimed_sizes.built(model).items()) + f"  ({model.backend})")
-    print(f"largest relative error against {against}: inside {errors[0].max():.1e}, outside {errors[1].max():.1e}")
     probability = float(charts[0][0, -1] @ charts[1][0, -1])
-    if probability > 0:
-        print(f"log probability {np.log(probability):.4f}")
-        print(bracketed(words, [tuple(span) for span in found["spans"]]))
-    else:
+    is_possible = probability > 0
+    return {"words": words, "against": against, "largest_relative_error": dict(zip(
+                ("inside", "outside"), (float(error.max()) for error in errors), strict=True)),
+            "log_prob": math.log(probability) if is_possible else None,
+            "tree": bracketed(words, [tuple(span) for span in traced["spans"]]) if is_possible else None}
+
+
+def print_comparison(found: dict[str, Any]) -> None:
+    errors = found["largest_relative_error"]
+    print(f"largest relative error against {found['against']}: inside {errors['inside']:.1e}, outside "
+          f"{errors['outside']:.1e}")
+    if found["tree"] is None:
         print("the model gives this sentence no probability, so there is no tree")
+    else:
+        print(f"log probability {found['log_prob']:.4f} nats")
+        print(found["tree"])
 
 
 def show_layer(words: list[str], layer: dict) -> None:

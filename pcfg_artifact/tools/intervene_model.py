@@ -35,9 +35,9 @@ from pcfg_artifact.parsing.masking import hidden_words, word_distributions
 from pcfg_artifact.parsing.masks import Masking
 from pcfg_artifact.probing.linear_probe import LinearProbe
 from pcfg_artifact.tools.arguments import add_grammar_argument, load_grammar, refuse_counts
+from pcfg_artifact.tools.sentences import add_text_arguments, masked_positions, one_sentence
 
 EXAMPLE = 'run_all.sh intervene --model DIR --grammar DIR "the [MASK] of the report was approved" --span 0:2'
-MASK = "[MASK]"
 CASES = ("as it is", "constituent", "no constituent")
 
 
@@ -45,20 +45,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_grammar_argument(parser)
     parser.add_argument("--model", required=True, type=Path, metavar="DIR",
                         help="a masked language model of the grammar's words, such as RUN/pretrain/models/A4L3")
-    parser.add_argument("sentence", help=f"words separated by blanks, at least one of them {MASK}")
+    add_text_arguments(parser, "sentence")
     parser.add_argument("--span", required=True, metavar="I:J", help="words I to J-1, counted from 0")
     parser.add_argument("--layer", type=int, help="whose states are moved (half of the layers); 0: the embeddings")
     parser.add_argument("-n", type=int, default=5, help="how many words to list (5)")
-    parser.add_argument("--sentences", type=int, default=300, help="drawn from the grammar to fit the probe (300)")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--sentences", type=int, default=300, dest="sentences_drawn", metavar="N",
+                        help="drawn from the grammar to fit the probe (300)")
+    parser.add_argument("--seed", type=int, default=0, help="of these sentences (0)")
 
 
 def run(args: argparse.Namespace) -> int:
-    refuse_counts(("-n", args.n, 1), ("--sentences", args.sentences, 20), ("--seed", args.seed, 0))
+    refuse_counts(("-n", args.n, 1), ("--sentences", args.sentences_drawn, 20), ("--seed", args.seed, 0))
     grammar = load_grammar(args.grammar)
-    sentence = read_sentence(grammar, args.sentence)
-    span = read_span(args.span, len(sentence.words))
+    words = one_sentence(args.sentences)
+    sentence = masked_sentence(grammar, words)
+    span = read_span(args.span, len(words))
     marginal, exact = exact_answer(grammar, sentence, span)
     model, tokenizer = load_masked_lm(args.model)
     check_vocabulary(tokenizer, grammar.words, str(args.model))
@@ -66,34 +67,33 @@ def run(args: argparse.Namespace) -> int:
     layer = middle_layer(n_layers) if args.layer is None else args.layer
     if not 0 <= layer <= n_layers:
         raise UsageError(f"--layer is {layer}, expected 0 to {n_layers}, the layers of {args.model}")
-    answers, said = model_answer(model, grammar, sentence, span, layer, args.sentences, args.seed)
-    report = as_report(grammar, args.sentence.split(), sentence, exact, said, args.n)
+    answers, said = model_answer(model, grammar, sentence, span, layer, args.sentences_drawn, args.seed)
+    found = {"words": words, "span": span, "layer": layer, "exact_probability": marginal, "probe_reads": answers,
+             "positions": as_report(grammar, sentence, exact, said, args.n)}
     if args.json:
-        print(json.dumps({"span": span, "layer": layer, "exact_probability": marginal, "probe_reads": answers,
-                          "positions": report}))
-        return 0
-    words = args.sentence.split()
-    print(f"span {span[0]}:{span[1]} ({' '.join(words[span[0]:span[1]])})")
-    print(f"  exact probability that it is a constituent: {marginal:.4f}; the probe reads {answers[0]:.4f} at layer "
-          f"{layer}, and {answers[1]:.4f} and {answers[2]:.4f} once it is moved")
-    for place in report:
+        print(json.dumps(found, ensure_ascii=False))
+    else:
+        print_report(found)
+    return 0
+
+
+def print_report(found: dict[str, Any]) -> None:
+    (i, j), answers = found["span"], found["probe_reads"]
+    print(f"span {i}:{j} ({' '.join(found['words'][i:j])})")
+    print(f"  exact probability that it is a constituent: {found['exact_probability']:.4f}; the probe reads "
+          f"{answers[0]:.4f} at layer {found['layer']}, and {answers[1]:.4f} and {answers[2]:.4f} once it is moved")
+    print("probabilities of the likeliest words")
+    for place in found["positions"]:
         print(f"position {place['position']}: {'exact inference':>34} | {'the model':>34}")
         print(f"  {'':16}" + " |".join("".join(f"{case:>15}" for case in CASES) for _ in range(2)))
         for word, numbers in place["words"].items():
             print(f"  {word:16}" + " |".join("".join(f"{numbers[side][case]:15.4f}" for case in CASES)
                                              for side in ("exact", "model")))
-    return 0
 
 
-def read_sentence(grammar: PCFG, text: str) -> MaskedSentence:
-    words = text.split()
-    masked = np.array([t for t, word in enumerate(words) if word == MASK], int)
-    if not len(masked):
-        raise UsageError(f"no {MASK} in {text!r}; write {MASK} where a word is to be predicted")
+def masked_sentence(grammar: PCFG, words: list[str]) -> MaskedSentence:
+    masked = np.array(masked_positions(grammar, words), int)
     ids = grammar.encode(words).astype(np.int64)
-    strange = [word for t, word in enumerate(words) if ids[t] < 0 and t not in masked]
-    if strange:
-        raise UsageError(f"the grammar has no word and no signature for {strange[0]!r}; use words it knows")
     seen = ids.copy()
     seen[masked] = -1
     ids[masked] = 0  # not seen
@@ -144,8 +144,8 @@ def model_answer(model: Any, grammar: PCFG, sentence: MaskedSentence, span: Span
     return [float(answer) for answer in probe.predict(cases.astype(np.float32))[0]], said
 
 
-def as_report(grammar: PCFG, words: list[str], sentence: MaskedSentence, exact: list[np.ndarray], said: np.ndarray,
-              n: int) -> list[dict[str, Any]]:
+def as_report(grammar: PCFG, sentence: MaskedSentence, exact: list[np.ndarray], said: np.ndarray, n: int
+              ) -> list[dict[str, Any]]:
     """For every masked position the likeliest words by exact inference, in every case by both."""
     report = []
     for k, t in enumerate(sentence.positions):

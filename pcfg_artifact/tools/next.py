@@ -9,13 +9,15 @@ from __future__ import annotations
 import argparse
 import json
 import math
+from typing import Any
 
 import numpy as np
 
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.parsing.prefix.left_to_right import NextWords, next_words
-from pcfg_artifact.tools.arguments import add_grammar_argument, load_grammar
+from pcfg_artifact.tools.arguments import add_grammar_argument, load_grammar, refuse_counts
+from pcfg_artifact.tools.sentences import add_text_arguments, read_sentences
 
 EXAMPLE = 'run_all.sh next --grammar my_grammar "the company"'
 END = "[END]"
@@ -23,16 +25,31 @@ END = "[END]"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_grammar_argument(parser)
-    parser.add_argument("prefix", nargs="?", default="", help="the first words, separated by blanks (none)")
+    add_text_arguments(parser, "prefixes", default="")
     parser.add_argument("-n", type=int, default=10, help="how many continuations to list (10)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.n < 1:
-        raise UsageError(f"-n is {args.n}, expected 1 or more")
+    refuse_counts(("-n", args.n, 1))
     grammar = load_grammar(args.grammar)
-    words = args.prefix.split()
+    if not args.json:
+        print(f"{'probability':>12}  next word")
+    for words in read_sentences(args.sentences):
+        found = continuations(grammar, words, args.n)
+        if args.json:
+            print(json.dumps(found, ensure_ascii=False))
+            continue
+        print(f"after {' '.join(words)!r} (log probability {found['log_prob']:.4f} nats, {found['open']:.2f} "
+              f"constituents open, entropy {found['entropy']:.2f} bits)")
+        for word, signature in found["read_as"].items():
+            print(f"  {word!r} is unknown, read as {signature}")
+        for word, probability in found["next"].items():
+            print(f"{probability:12.6f}  {word}")
+    return 0
+
+
+def continuations(grammar: PCFG, words: list[str], n: int) -> dict[str, Any]:
+    """What a line of JSON holds: log_prob in nats, entropy in bits, open constituents, the n likeliest next words."""
     found = next_words(grammar, words)
     if found.impossible_at is not None:
         t = found.impossible_at
@@ -40,20 +57,12 @@ def run(args: argparse.Namespace) -> int:
                          f"leave it out or give other words")
     row = found.next_word[-1]
     names = (*grammar.words, END)
-    ranked = [(names[w], float(row[w])) for w in np.argsort(-row, kind="stable")[:args.n] if row[w] > 0]
-    read_as = {word: grammar.words[w] for word, w in zip(words, found.ids, strict=True) if grammar.words[w] != word}
-    entropy, n_open = float(found.entropy[-1]) / math.log(2) + 0.0, float(found.n_open[-1])  # no minus before 0
-    if args.json:
-        print(json.dumps({"prefix": words, "read_as": read_as, "log_prob": float(found.log_prefix[-1]),
-                          "entropy": entropy, "open": n_open, "words": dict(ranked)}))
-        return 0
-    print(f"after {' '.join(words)!r} (log probability {found.log_prefix[-1]:.4f}, {n_open:.2f} constituents open, "
-          f"entropy {entropy:.2f} bits)")
-    for word, signature in read_as.items():
-        print(f"  {word!r} is unknown, read as {signature}")
-    for word, probability in ranked:
-        print(f"  {probability:10.6f}  {word}")
-    return 0
+    return {"words": words,
+            "read_as": {word: grammar.words[w] for word, w in zip(words, found.ids, strict=True)
+                        if grammar.words[w] != word},
+            "log_prob": float(found.log_prefix[-1]), "entropy": float(found.entropy[-1]) / math.log(2) + 0.0,
+            "open": float(found.n_open[-1]),
+            "next": {names[w]: float(row[w]) for w in np.argsort(-row, kind="stable")[:n] if row[w] > 0}}
 
 
 def why_impossible(grammar: PCFG, found: NextWords, t: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -29,33 +30,37 @@ RIGHT_BRANCHING = 3  # the attempt after which there is no tree of the grammar
 
 
 class Scored(NamedTuple):
-    """A tree with grammar labels and how sure the grammar is of it.
+    """A tree with grammar labels and how sure the grammar is of it; what was not computed is None.
 
     n_attempts as in decoding.Parse, 0: an empty sentence.  log_prob: of the sentence; tree_log_prob: of the most
-    probable tree, for Viterbi alone.
+    probable tree; nodes: each with its posterior probability.
     """
 
     tree: Tree | None
     n_attempts: int
-    log_prob: float
-    tree_log_prob: float | None
-    nodes: list[Node]
+    log_prob: float | None = None
+    tree_log_prob: float | None = None
+    nodes: list[Node] | None = None
 
     def as_json(self, words: Sequence[str]) -> dict[str, Any]:
-        """Plain values; no probability at all is null."""
+        """Plain values; a log probability of minus infinity is null."""
+        logs = {"log_prob": self.log_prob, "tree_log_prob": self.tree_log_prob}
         return {"words": list(words), "tree": None if self.tree is None else str(self.tree),
-                "attempts": self.n_attempts, "log_prob": _finite(self.log_prob),
-                **({} if self.tree_log_prob is None else {"tree_log_prob": _finite(self.tree_log_prob)}),
-                "spans": [node._asdict() for node in self.nodes]}
+                "attempts": self.n_attempts,
+                **{name: value if np.isfinite(value) else None for name, value in logs.items() if value is not None},
+                **({} if self.nodes is None else {"spans": [node._asdict() for node in self.nodes]})}
+
+
+def retried(attempts: Counter[int]) -> str:
+    """How many sentences were parsed, and how many only at a second attempt or not at all."""
+    n = attempts.total() - attempts[0]
+    return (f"{n:,} sentence{'' if n == 1 else 's'}; {attempts[2] + attempts[3]:,} without probability, "
+            f"{attempts[3]:,} still so with words seen {RARE_BELOW} times or less taken as unknown (right-branching)")
 
 
 def engine_options(args: argparse.Namespace) -> EngineOptions:
     """The engine that --backend and --device ask for."""
     return EngineOptions(backend=args.backend, device=args.device)
-
-
-def _finite(value: float) -> float | None:
-    return value if np.isfinite(value) else None
 
 
 def recall_trees(grammar: PCFG, sentences: Sequence[list[str]], args: argparse.Namespace, *, with_marginals: bool
@@ -67,8 +72,8 @@ def recall_trees(grammar: PCFG, sentences: Sequence[list[str]], args: argparse.N
 
     found = with_retries(grammar, sentences, read, engine_options(args))
     for words, (tree, n_attempts, log_prob, nodes) in zip(sentences, found, strict=True):
-        yield Scored(None, 0, log_prob, None, []) if tree is None else \
-            Scored(with_words(tree, words), n_attempts, log_prob, None, nodes)
+        yield Scored(None, 0, log_prob, nodes=[]) if tree is None else \
+            Scored(with_words(tree, words), n_attempts, log_prob, nodes=nodes)
 
 
 def original_trees(grammar: PCFG, sentences: Sequence[list[str]], args: argparse.Namespace) -> Iterator[Scored]:
@@ -77,12 +82,12 @@ def original_trees(grammar: PCFG, sentences: Sequence[list[str]], args: argparse
     options = engine_options(args)
     for words in sentences:
         if not words:
-            yield Scored(None, 0, -np.inf, None, [])
+            yield Scored(None, 0)
             continue
         _, best, tree, n_attempts = viterbi_tree(grammar if form is None else form.best, words, options)
         if n_attempts < RIGHT_BRANCHING:
             tree = unbinarise(tree) if form is None else form.restored(tree)
-        yield Scored(with_words(tree, words), n_attempts, -np.inf, best, [])
+        yield Scored(with_words(tree, words), n_attempts, tree_log_prob=best)
 
 
 def viterbi_trees(grammar: PCFG, sentences: Sequence[list[str]], args: argparse.Namespace, *, with_marginals: bool

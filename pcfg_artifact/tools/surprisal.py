@@ -1,24 +1,26 @@
-"""Surprisal of every word under a grammar, exactly, as a table with tabs.
+"""Surprisal of every word under a grammar, exactly, as a table with tabs.  One line a word, and a last line [END]:
 
-Sentences: one a line, words separated by blanks, from FILE or standard input.  One line a word and a last line [END]:
-  sentence   number of the line, from 1
-  position   of the word, from 1
-  word       as it was written
-  surprisal  bits: minus the binary log of its probability given the words before
-  entropy    bits of the next-word distribution before the word: the surprisal to be expected there
-  open       expected number of constituents begun and not complete after the word (binarised tree)
-  note       an unknown word's signature; why a surprisal is inf
-A word that cannot follow has surprisal inf, and so has all that comes after it, with entropy and open nan.
-With --model, before the note: model_surprisal and model_entropy (bits) and model_pieces of a causal Hugging Face model;
-pieces are summed, and how word borders are found is said on standard error.
+  sentence           its number, from 1
+  position           of the word, from 1
+  word               as it was written
+  surprisal_bits     minus the binary log of its probability given the words before
+  entropy_bits       of the next-word distribution before the word: the surprisal to be expected there
+  open_constituents  expected number of constituents begun and not complete after the word (binarised tree)
+  note               an unknown word's signature; why a surprisal is inf
+
+A word that cannot follow has surprisal inf, and so has all that comes after it, with entropy and open constituents nan.
+With --model, before the note: model_surprisal_bits, model_entropy_bits and model_pieces of a causal Hugging Face model;
+pieces are summed, and how word borders are found is said on standard error.  With --json, inf and nan are null.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -27,16 +29,16 @@ from pcfg_artifact.parsing.prefix.left_to_right import next_words
 from pcfg_artifact.parsing.prefix.prefix_grammar import prefix_grammar
 from pcfg_artifact.tools.arguments import add_grammar_argument, load_grammar
 from pcfg_artifact.tools.next import END, why_impossible
-from pcfg_artifact.tools.sentences import HELP, read_sentences
+from pcfg_artifact.tools.sentences import add_text_arguments, read_sentences
 
 EXAMPLE = "run_all.sh surprisal --grammar my_grammar sentences.txt > surprisal.tsv"
-COLUMNS = ("sentence", "position", "word", "surprisal", "entropy", "open")
+COLUMNS = ("word", "surprisal_bits", "entropy_bits", "open_constituents")
 ALL_FINITE = 1e-9  # from 1: grammars whose trees all end differ from it by rounding only
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_grammar_argument(parser)
-    parser.add_argument("file", nargs="?", default="-", metavar="FILE", help=HELP)
+    add_text_arguments(parser)
     parser.add_argument("--model", type=Path, metavar="DIR",
                         help="the folder of a causal Hugging Face model, whose surprisal is added")
 
@@ -48,26 +50,34 @@ def run(args: argparse.Namespace) -> int:
         print(f"the finite trees of this grammar have probability {total:.6g} in all; every number is given that the "
               f"tree is finite", file=sys.stderr)
     model = None
+    columns = [*COLUMNS, "note"]
     if args.model is not None:
         from pcfg_artifact.tools import causal  # here, so that nobody else pays for torch
+
         model = causal.CausalModel(args.model)
+        columns[-1:-1] = causal.COLUMNS
         print(model.description(), file=sys.stderr)
-    print("\t".join([*COLUMNS, *(causal.COLUMNS if model else ()), "note"]))
-    for number, words in enumerate(read_sentences(args.file), start=1):
+    if not args.json:
+        print("\t".join(["sentence", "position", *columns]))
+    for number, words in enumerate(read_sentences(args.sentences), start=1):
         rows = sentence_rows(grammar, words)
         if model:
-            ids = grammar.encode(words)
-            read_as = [grammar.words[w] if w >= 0 else word for word, w in zip(words, ids, strict=True)]
-            scores = model.scores(words, read_as)
-            rows = [[*row[:-1], bits(score.surprisal), bits(score.entropy), str(score.n_pieces),
-                     "; ".join(filter(None, [row[-1], score.reason]))] for row, score in zip(rows, scores, strict=True)]
+            read_as = [grammar.words[w] if w >= 0 else word
+                       for word, w in zip(words, grammar.encode(words), strict=True)]
+            for row, score in zip(rows, model.scores(words, read_as), strict=True):
+                row |= zip(causal.COLUMNS, (score.surprisal, score.entropy, score.n_pieces), strict=True)
+                row["note"] = "; ".join(filter(None, [row["note"], score.reason]))
+        if args.json:
+            print(json.dumps({"words": words, "surprisals": [
+                {name: finite(row[name]) for name in columns} for row in rows]}, ensure_ascii=False, allow_nan=False))
+            continue
         for position, row in enumerate(rows, start=1):
-            print("\t".join([str(number), str(position), *row]))
+            print("\t".join([str(number), str(position), *(text(row[name]) for name in columns)]))
     return 0
 
 
-def sentence_rows(grammar: PCFG, words: list[str]) -> list[list[str]]:
-    """word, surprisal, entropy, open and note of every word and of the end."""
+def sentence_rows(grammar: PCFG, words: list[str]) -> list[dict[str, Any]]:
+    """The columns and the note of every word and of the end."""
     found = next_words(grammar, words)
     n_open = np.append(found.n_open[1:], 0.0)  # after the end, nothing is open
     rows = []
@@ -78,11 +88,17 @@ def sentence_rows(grammar: PCFG, words: list[str]) -> list[list[str]]:
         is_possible = found.log_probs[t] > -np.inf
         if not is_possible:
             notes.append(why_impossible(grammar, found, t))
-        rows.append([word, bits(-float(found.log_probs[t]) / math.log(2)), bits(float(found.entropy[t]) / math.log(2)),
-                     bits(float(n_open[t]) if is_possible else math.nan), "; ".join(notes)])
+        rows.append({"word": word, "surprisal_bits": -float(found.log_probs[t]) / math.log(2),
+                     "entropy_bits": float(found.entropy[t]) / math.log(2),
+                     "open_constituents": float(n_open[t]) if is_possible else math.nan, "note": "; ".join(notes)})
     return rows
 
 
-def bits(value: float) -> str:
+def text(value: float | str) -> str:
     """Enough digits to add up a sentence to 1e-9; no minus before 0."""
-    return f"{value + 0.0:.12g}"
+    return value if isinstance(value, str) else f"{value + 0.0:.12g}"
+
+
+def finite(value: float | str) -> float | str | None:
+    """A value as JSON has it."""
+    return value if isinstance(value, str | int) else value + 0.0 if math.isfinite(value) else None

@@ -12,7 +12,7 @@ import pytest
 
 from pcfg_artifact.judge import summary
 from pcfg_artifact.judge.judge import Judgement, Run, Verdict, judge
-from pcfg_artifact.judge.report import Page, render, shown_claims
+from pcfg_artifact.judge.report import Page, explored_sentences, render, shown_claims, trees_of
 from pcfg_artifact.judge.tables import lay_out
 from pcfg_artifact.run.expected import load_claims, load_paper
 
@@ -225,3 +225,32 @@ def test_numbers_that_nothing_was_recorded_for_are_counted_and_not_passed(page):
 
 def test_pointing_at_a_number_says_all_that_it_is(page):
     assert 'title="parsing, A4L3, layer 2, linear, treebank, EOS, PB, sentence_f1"' in render(page)
+
+
+# ---- sentences to look into ------------------------------------------------------------------------------------------
+
+
+def test_the_section_can_be_read_without_script(finished):
+    page = finished.text("report.html")
+    plain = page[page.index('<div id="plain">'):page.index('<script type="application/json"')]
+    assert "((the (old bank)) ((approved (the (new plan))) .))" in plain
+    assert "probe of A12L12, layer 1" in plain
+    assert "&lt;/script&gt; &amp; &lt;b&gt;" in plain
+    assert '<div id="look" hidden>' in page
+
+
+def test_stages_that_show_other_sentences_are_left_out():
+    constructed = [{"words": ["a", "b"], "gold": [[0, 2]], "parse": [[0, 2]], "cells": [], "layers": []}]
+    probed = {"model": "A1L1", "best": 0, "words": [["a", "c"]], "layers": [[[[0, 2]]]]}
+    (sentence,) = explored_sentences(constructed, probed, None)
+    assert sentence["probe"] is None
+    assert trees_of(sentence) == {"Inside-Outside": "(a b)", "treebank": "(a b)"}
+    (sentence,) = explored_sentences(constructed, probed | {"words": [["a", "b"]]}, None)
+    assert sentence["probe"]["layers"] == [[[0, 2]]]
+
+
+def test_json_in_the_page_cannot_end_its_script(finished):
+    page = finished.text("report.html")
+    data = page[page.index('<script type="application/json"'):]
+    data = data[data.index(">") + 1:data.index("</script>")]
+    assert json.loads(data)[1]["words"] == ["</script>", "&", "<b>"]

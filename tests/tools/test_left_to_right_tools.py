@@ -41,19 +41,21 @@ def surprisal(arguments, text, monkeypatch, capsys):
 def test_next_ranks_continuations_with_the_end_among_them(grammar_folder, capsys):
     assert main(["next", "--grammar", grammar_folder, "dogs cats", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["words"] == pytest.approx({"dogs": 0.375, "bark": 0.25, "UNK-LC": 0.25, "UNK-LC-s": 0.125})
+    assert found["words"] == ["dogs", "cats"]
+    assert found["next"] == pytest.approx({"dogs": 0.375, "bark": 0.25, "UNK-LC": 0.25, "UNK-LC-s": 0.125})
     assert found["read_as"] == {"cats": "UNK-LC-s"}
     assert found["open"] == pytest.approx(2.0 - 0.5 + 0.5)  # the S of each N: V closes both, another N leaves both open
     assert main(["next", "--grammar", grammar_folder, "dogs bark"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("after 'dogs bark'")
-    assert lines[1].split() == ["1.000000", "[END]"]
+    assert lines[0].split() == ["probability", "next", "word"]
+    assert lines[1].startswith("after 'dogs bark' (log probability -1.6740 nats, 0.00 constituents open")
+    assert lines[2].split() == ["1.000000", "[END]"]
 
 
 def test_next_after_nothing_predicts_the_first_word(grammar_folder, capsys):
     for prefix in ([], [""], ["  "]):
         assert main(["next", "--grammar", grammar_folder, *prefix, "-n", "1"]) == 0
-        assert capsys.readouterr().out.splitlines()[1].split() == ["0.750000", "dogs"]
+        assert capsys.readouterr().out.splitlines()[2].split() == ["0.750000", "dogs"]
 
 
 def test_next_says_how_an_unknown_word_was_read(grammar_folder, capsys):
@@ -87,24 +89,26 @@ def test_a_grammar_without_a_left_corner_closure_is_refused(tmp_path, capsys, mo
 
 def test_surprisal_is_a_table_of_words_and_ends_that_adds_up_to_the_sentence(grammar_folder, capsys, monkeypatch):
     rows, out, err = surprisal(["--grammar", grammar_folder], "dogs dogs bark\ndogs zibs purr\n", monkeypatch, capsys)
-    assert out.splitlines()[0].split("\t")[:6] == ["sentence", "position", "word", "surprisal", "entropy", "open"]
+    assert out.splitlines()[0].split("\t")[:6] == [
+        "sentence", "position", "word", "surprisal_bits", "entropy_bits", "open_constituents"]
     assert [(row["sentence"], row["position"], row["word"]) for row in rows] == [
         ("1", "1", "dogs"), ("1", "2", "dogs"), ("1", "3", "bark"), ("1", "4", "[END]"),
         ("2", "1", "dogs"), ("2", "2", "zibs"), ("2", "3", "purr"), ("2", "4", "[END]")]
     charts = inside_outside(UNKNOWN_WORDS, [["dogs", "dogs", "bark"], ["dogs", "zibs", "purr"]])
     for sentence, chart in zip("12", charts, strict=True):
-        total = sum(float(row["surprisal"]) for row in rows if row["sentence"] == sentence)
+        total = sum(float(row["surprisal_bits"]) for row in rows if row["sentence"] == sentence)
         assert total == pytest.approx(-chart.log_prob / math.log(2), rel=1e-9)
     assert [row["note"] for row in rows[4:]] == ["", "unknown, read as UNK-LC-s", "unknown, read as UNK-LC", ""]
-    assert float(rows[0]["entropy"]) == pytest.approx(-(0.75 * math.log2(0.75) + 0.25 * math.log2(0.25)))
-    assert [float(row["open"]) for row in rows[:4]] == pytest.approx([1.0, 2.0, 0.0, 0.0])
-    assert rows[3]["surprisal"] == "0"
+    assert float(rows[0]["entropy_bits"]) == pytest.approx(-(0.75 * math.log2(0.75) + 0.25 * math.log2(0.25)))
+    assert [float(row["open_constituents"]) for row in rows[:4]] == pytest.approx([1.0, 2.0, 0.0, 0.0])
+    assert rows[3]["surprisal_bits"] == "0"
     assert err == ""
 
 
 def test_a_word_that_cannot_follow_has_surprisal_inf_and_the_reason(grammar_folder, capsys, monkeypatch):
     rows, _, _ = surprisal(["--grammar", grammar_folder], "dogs bark dogs dogs\n\ndogs\ndogs 42\n", monkeypatch, capsys)
-    found = {(row["sentence"], row["position"]): (row["surprisal"], row["entropy"], row["note"]) for row in rows}
+    found = {(row["sentence"], row["position"]): (row["surprisal_bits"], row["entropy_bits"], row["note"])
+             for row in rows}
     assert found["1", "3"] == ("inf", "0", "no sentence of the grammar goes on with it")
     after = "the words up to word 3 have no probability, so nothing follows"
     assert found["1", "4"] == found["1", "5"] == ("inf", "nan", after)
@@ -113,17 +117,31 @@ def test_a_word_that_cannot_follow_has_surprisal_inf_and_the_reason(grammar_fold
     assert found["4", "2"][::2] == ("inf", "the grammar has no word and no signature for it")
 
 
+def test_surprisal_as_json_has_the_numbers_of_the_table(grammar_folder, capsys, monkeypatch):
+    text = "dogs zibs bark\nbark\n"
+    rows, _, _ = surprisal(["--grammar", grammar_folder], text, monkeypatch, capsys)
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    assert main(["surprisal", "--grammar", grammar_folder, "--json"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["words"] for line in lines] == [["dogs", "zibs", "bark"], ["bark"]]
+    found = [row for line in lines for row in line["surprisals"]]
+    for one, row in zip(found, rows, strict=True):
+        for name, value in one.items():
+            assert row[name] == (value if isinstance(value, str) else "inf" if value is None and name ==
+                                 "surprisal_bits" else "nan" if value is None else f"{value:.12g}")
+
+
 def test_a_line_of_a_thousand_words_is_answered(grammar_folder, capsys, monkeypatch):
     rows, _, _ = surprisal(["--grammar", grammar_folder], "dogs " * 999 + "bark\n", monkeypatch, capsys)
     assert len(rows) == 1001
-    assert sum(float(row["surprisal"]) for row in rows) == pytest.approx(1000 + 999 * -math.log2(0.75), rel=1e-9)
+    assert sum(float(row["surprisal_bits"]) for row in rows) == pytest.approx(1000 + 999 * -math.log2(0.75), rel=1e-9)
 
 
 def test_a_grammar_whose_trees_may_not_end_is_said_to_be_one(tmp_path, capsys, monkeypatch):
     (tmp_path / "rules.txt").write_text("ROOT -> S 1.0\nS -> S S 0.7\nS -> A A 0.3\nA -> 'x' 1.0\n")
     rows, _, err = surprisal(["--grammar", str(tmp_path / "rules.txt")], "x x\n", monkeypatch, capsys)
     assert "finite trees of this grammar have probability 0.428571" in err
-    assert 2 ** -sum(float(row["surprisal"]) for row in rows) == pytest.approx(0.3 / (3 / 7))
+    assert 2 ** -sum(float(row["surprisal_bits"]) for row in rows) == pytest.approx(0.3 / (3 / 7))
 
 
 @pytest.mark.parametrize("tool", ["next", "surprisal"])
@@ -199,7 +217,8 @@ def test_model_columns_sum_the_pieces_of_each_word(grammar_folder, tmp_path, cap
     tokenizer = tiny_gpt2(folder, ["dogs", "Ġbark"])
     rows, out, err = surprisal(["--grammar", grammar_folder, "--model", str(folder)], "dogs dogs bark\n", monkeypatch,
                                capsys)
-    assert out.splitlines()[0].split("\t")[6:] == ["model_surprisal", "model_entropy", "model_pieces", "note"]
+    assert out.splitlines()[0].split("\t")[6:] == [
+        "model_surprisal_bits", "model_entropy_bits", "model_pieces", "note"]
     assert "a piece belongs to the word of its first character that is no blank" in err
     assert [row["model_pieces"] for row in rows] == ["1", "2", "1", "1"]  # dogs | Ġ dogs | Ġbark | <end>
     ids = tokenizer.convert_tokens_to_ids(["<end>", "dogs", "Ġ", "dogs", "Ġbark", "<end>"])
@@ -208,9 +227,9 @@ def test_model_columns_sum_the_pieces_of_each_word(grammar_folder, tmp_path, cap
         log_probs = torch.log_softmax(logits.double(), -1)
     by_piece = [-float(log_probs[n, token]) / math.log(2) for n, token in enumerate(ids[1:])]
     expected = [by_piece[0], sum(by_piece[1:3]), by_piece[3], by_piece[4]]
-    np.testing.assert_allclose([float(row["model_surprisal"]) for row in rows], expected, rtol=1e-5)
+    np.testing.assert_allclose([float(row["model_surprisal_bits"]) for row in rows], expected, rtol=1e-5)
     entropy = [-float((row.exp() * row).sum()) / math.log(2) for row in log_probs]
-    np.testing.assert_allclose([float(row["model_entropy"]) for row in rows], [entropy[n] for n in (0, 1, 3, 4)],
+    np.testing.assert_allclose([float(row["model_entropy_bits"]) for row in rows], [entropy[n] for n in (0, 1, 3, 4)],
                                rtol=1e-5)
 
 
@@ -220,7 +239,7 @@ def test_a_model_of_the_grammars_words_gets_signatures_too(grammar_folder, tmp_p
     arguments = ["--grammar", grammar_folder, "--model", str(folder)]
     unknown, _, _ = surprisal(arguments, "dogs zibs bark\n", monkeypatch, capsys)
     known, _, _ = surprisal(arguments, "dogs UNK-LC-s bark\n", monkeypatch, capsys)
-    assert [row["model_surprisal"] for row in unknown] == [row["model_surprisal"] for row in known]
+    assert [row["model_surprisal_bits"] for row in unknown] == [row["model_surprisal_bits"] for row in known]
 
 
 def test_a_sentence_longer_than_the_model_reads_is_said_to_be(grammar_folder, tmp_path, capsys, monkeypatch):
@@ -228,9 +247,9 @@ def test_a_sentence_longer_than_the_model_reads_is_said_to_be(grammar_folder, tm
     tiny_gpt2(folder, ["dogs", "Ġbark"], n_positions=5)
     rows, _, _ = surprisal(["--grammar", grammar_folder, "--model", str(folder)],
                            "dogs dogs dogs bark\n\ndogs bark\n", monkeypatch, capsys)
-    assert [row["model_surprisal"] for row in rows[:5]] == ["nan"] * 5
+    assert [row["model_surprisal_bits"] for row in rows[:5]] == ["nan"] * 5
     assert "more pieces (8) than the model's 5" in rows[0]["note"]
-    assert all(math.isfinite(float(row["model_surprisal"])) for row in rows[5:])
+    assert all(math.isfinite(float(row["model_surprisal_bits"])) for row in rows[5:])
 
 
 def test_a_model_that_is_not_causal_is_refused(grammar_folder, tmp_path, capsys):

@@ -8,7 +8,7 @@ import pytest
 
 from pcfg_artifact.cli import main
 from pcfg_artifact.errors import UsageError
-from pcfg_artifact.tools.sentences import read_sentences
+from pcfg_artifact.tools.sentences import one_sentence, read_sentences
 
 
 @pytest.fixture
@@ -62,10 +62,13 @@ def test_parse_scores_a_treebank_in_named_conventions_with_baselines(capsys, tmp
 
 def test_mask_ranks_words_with_their_probabilities(grammar_folder, capsys):
     assert main(["mask", "--grammar", grammar_folder, "she [MASK] fish", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == [
-        {"position": 1, "words": {"eats": pytest.approx(0.6), "fish": pytest.approx(0.4)}}]
+    assert json.loads(capsys.readouterr().out) == {"words": ["she", "[MASK]", "fish"], "masked": [
+        {"position": 1, "words": {"eats": pytest.approx(0.6), "fish": pytest.approx(0.4)}}]}
     assert main(["mask", "--grammar", grammar_folder, "she [MASK] [MASK]", "-n", "1"]) == 0
-    assert capsys.readouterr().out.splitlines()[1].split() == ["0.600000", "eats"]
+    header, position, likeliest = capsys.readouterr().out.splitlines()[:3]
+    assert header.split() == ["probability", "word"]
+    assert position.startswith("position 1 ")
+    assert likeliest.split() == ["0.600000", "eats"]
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
@@ -74,7 +77,7 @@ def test_mask_ranks_words_with_their_probabilities(grammar_folder, capsys):
     (["mask", "nowhere [MASK]"], "no word and no signature for 'nowhere'"),
     (["parse", "missing.txt"], "cannot read sentences from missing.txt"),
     (["parse", "--unbinarise"], "--unbinarise needs --decode viterbi"),
-    (["parse", "--treebank", "embedded", "--decode", "viterbi"], "leave out FILE and --decode"),
+    (["parse", "--treebank", "embedded", "--decode", "viterbi"], "leave out SENTENCES and --decode"),
     (["parse", "--treebank", "missing.zip"], "no treebank at missing.zip"),
 ])
 def test_refusals_say_what_is_wrong_and_exit_with_2(grammar_folder, capsys, arguments, message):
@@ -95,13 +98,45 @@ def test_a_file_of_sentences_with_a_mark_or_a_nul(tmp_path):
     (tmp_path / "nul.txt").write_bytes(b"she runs\nca\0ts\n")
     with pytest.raises(UsageError, match="line 2 of .* holds a NUL character"):
         list(read_sentences(str(tmp_path / "nul.txt")))
-    for name in ("nowhere.txt", "a\0b"):
-        with pytest.raises(UsageError, match="cannot read sentences"):
+    for name, message in (("nowhere.txt", "cannot read sentences"), ("of/a/folder", "cannot read sentences"),
+                          (str(tmp_path), "cannot read sentences"), ("a\0b", "holds a NUL")):
+        with pytest.raises(UsageError, match=message):
             list(read_sentences(name))
+
+
+def test_what_names_no_file_is_a_sentence(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for text in ("she eats fish", "she", "e.g. U.S. fish", "she eats ./fish", "?", "3.5", "x" * 300):
+        assert list(read_sentences(text)) == [text.split()]
+    assert list(read_sentences("")) == [[]]
+    assert one_sentence("she eats") == ["she", "eats"]
+    (tmp_path / "she").write_text("a file wins\nalways\n")
+    assert list(read_sentences("she")) == [["a", "file", "wins"], ["always"]]
+    with pytest.raises(UsageError, match="she has 2 sentences, expected one"):
+        one_sentence("she")
+
+
+@pytest.mark.parametrize("tool", ["parse", "mask", "next", "surprisal", "construct"])
+def test_every_text_tool_takes_an_argument_a_file_and_standard_input(tool, grammar_folder, tmp_path, capsys,
+                                                                     monkeypatch):
+    text = {"mask": "she [MASK] fish", "next": "she eats"}.get(tool, "she eats fish")
+    (tmp_path / "sentences").write_text(f"{text}\n")
+    for json_option in ([], ["--json"]):
+        found = []
+        for given in (text, str(tmp_path / "sentences"), "-"):
+            monkeypatch.setattr("sys.stdin", io.StringIO(f"{text}\n"))
+            assert main([tool, "--grammar", grammar_folder, given, *json_option]) == 0
+            found.append(capsys.readouterr().out)
+        assert found[0] == found[1] == found[2] != ""
+        if json_option:
+            [line] = found[0].splitlines()
+            assert json.loads(line)["words"] == text.split()
+
+
 def test_parse_gives_log_probabilities_and_marginals_as_json_lines(grammar_folder, capsys, monkeypatch):
     for decode in ("recall", "viterbi"):
         monkeypatch.setattr("sys.stdin", io.StringIO("she eats fish\n\neats\n"))
-        assert main(["parse", "--grammar", grammar_folder, "--scores", "--decode", decode]) == 0
+        assert main(["parse", "--grammar", grammar_folder, "--json", "--decode", decode]) == 0
         good, empty, impossible = map(json.loads, capsys.readouterr().out.splitlines())
         # P(she eats fish) = 1 * .5 * .75 * .6 * .5, and it has one tree
         assert good["log_prob"] == pytest.approx(np.log(0.1125))
@@ -124,6 +159,13 @@ def test_parse_writes_gold_and_predicted_trees_for_evalb_with_labelled_scores(ca
     assert main(["learn", "--treebank", source, "--out", folder]) == 0
     assert main(["parse", "--grammar", folder, "--treebank", source, "--evalb", str(tmp_path / "evalb")]) == 0
     out = capsys.readouterr().out
+    assert main(["parse", "--grammar", folder, "--treebank", source, "--labelled", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["unit"] == "percent"
+    assert found["sentences"] == 2
+    assert found["unlabelled"][0] == {"parser": "Inside-Outside", "convention": "PB", "sentence_f1": 100.0,
+                                      "corpus_f1": 100.0}
+    assert [row["f1"] for row in found["labelled"]] == [100.0, 100.0]
     assert "punctuation by the rule penn (every tag but the Penn Treebank's tags of words): 16.7% of the tokens" in out
     for name in ("labelled recall", "viterbi"):
         assert [line.split()[-5:] for line in out.splitlines() if line.startswith(name)] == [["100.00"] * 5]
@@ -131,8 +173,15 @@ def test_parse_writes_gold_and_predicted_trees_for_evalb_with_labelled_scores(ca
         assert (tmp_path / "evalb" / f"{name}.trees").read_text() == f"(TOP {tree})\n" * 2
 
 
-@pytest.mark.parametrize("arguments", [["--labelled"], ["--evalb", "x"], ["--scores", "--treebank", "embedded"],
-                                       ["--scores", "--decode", "latent"]])
+def test_trees_without_marginals_are_json_without_spans(grammar_folder, capsys):
+    arguments = ["--decode", "viterbi", "--unbinarise", "--json"]
+    assert main(["parse", "--grammar", grammar_folder, "she eats fish", *arguments]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "words": ["she", "eats", "fish"], "tree": "(S (NP she) (VP (V eats) (NP fish)))", "attempts": 1,
+        "tree_log_prob": pytest.approx(np.log(0.1125))}
+
+
+@pytest.mark.parametrize("arguments", [["--labelled"], ["--evalb", "x"]])
 def test_scores_that_do_not_fit_the_request_are_refused(grammar_folder, capsys, arguments):
     assert main(["parse", "--grammar", grammar_folder, *arguments]) == 2
     assert capsys.readouterr().err.startswith("error: --")
