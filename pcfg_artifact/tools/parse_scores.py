@@ -33,7 +33,7 @@ LABELLED = ("precision", "recall", "f1", "complete", "tagging")
 
 
 @dataclass
-class Scores:
+class TreebankScores:
     """Percentages as frames: parser, convention, sentence_f1, corpus_f1; and decode with the columns of LABELLED."""
 
     unlabelled: pd.DataFrame
@@ -54,7 +54,7 @@ class Scores:
 # ---- computed --------------------------------------------------------------------------------------------------------
 
 
-def score(grammar: PCFG, latent: LatentPCFG | None, args: argparse.Namespace) -> Scores:
+def score(grammar: PCFG, latent: LatentPCFG | None, args: argparse.Namespace) -> TreebankScores:
     treebank = load_treebank(args)
     trees = treebank.trees if args.split == "all" else getattr(split(treebank), args.split)
     gold = [tree for tree in trees if args.max_length is None or len(tree.words()) <= args.max_length][:args.limit]
@@ -66,8 +66,8 @@ def score(grammar: PCFG, latent: LatentPCFG | None, args: argparse.Namespace) ->
     spans, attempts, n_not_positive = predicted_spans(grammar, latent, gold, args)
     rows = [(name, convention, f1.sentence, f1.corpus) for name, some in spans.items()
             for convention in args.conventions for f1 in [span_f1(gold, some, convention, rule)]]
-    found = Scores(pd.DataFrame(rows, columns=["parser", "convention", "sentence_f1", "corpus_f1"]), attempts, rule,
-                   share, len(trees) - len(gold), len(trees), n_not_positive)
+    unlabelled = pd.DataFrame(rows, columns=["parser", "convention", "sentence_f1", "corpus_f1"])
+    found = TreebankScores(unlabelled, attempts, rule, share, len(trees) - len(gold), len(trees), n_not_positive)
     if args.labelled or args.evalb is not None:
         predicted = labelled_trees(grammar, gold, args)
         found.trees = {"gold": gold, **predicted}
@@ -113,7 +113,7 @@ def labelled_trees(grammar: PCFG, gold: Sequence[Tree], args: argparse.Namespace
 # ---- printed ---------------------------------------------------------------------------------------------------------
 
 
-def report(found: Scores, args: argparse.Namespace) -> None:
+def report(found: TreebankScores, args: argparse.Namespace) -> None:
     """Tables, or with --json one line; --evalb writes the trees."""
     if args.evalb is not None:
         for name, trees in found.trees.items():
@@ -137,7 +137,7 @@ def report(found: Scores, args: argparse.Namespace) -> None:
         print(f"{found.n_left_out:,} of {found.n_trees:,} trees left out by --max-length or --limit")
 
 
-def as_json(found: Scores) -> dict[str, Any]:
+def as_json(found: TreebankScores) -> dict[str, Any]:
     """Every number of the tables; percentages are named so."""
     return {"unit": "percent", "unlabelled": json_rows(found.unlabelled),
             **({} if found.labelled is None else {"labelled": json_rows(found.labelled)}),

@@ -143,7 +143,7 @@ class Encoder(NamedTuple):
 # ---- computed --------------------------------------------------------------------------------------------------------
 
 
-class Scored(NamedTuple):
+class LayerScores(NamedTuple):
     """The scores of every layer, the probes behind them, and what they were fitted and tested on."""
 
     layers: list[list[Metric]]
@@ -158,7 +158,7 @@ class Scored(NamedTuple):
                              for layer, of_layer in enumerate(values)])
 
 
-def fit_and_score(encoder: Encoder) -> Scored:
+def fit_and_score(encoder: Encoder) -> LayerScores:
     """Probes fitted on the training trees of a treebank, scored on its test trees."""
     args = encoder.args
     parts = split(load_treebank(args))
@@ -182,11 +182,12 @@ def fit_and_score(encoder: Encoder) -> Scored:
         return scores_of(encoder, layer, task, probes[-1], layers["test"])
 
     layers = encoder.each_layer(corpora, work)
-    return Scored(layers, probes, f"{n_train} training sentences, {n_test} test sentences ({parts.how}); {n_seen} test "
-                                  f"sentences seen in training left out")
+    about = (f"{n_train} training sentences, {n_test} test sentences ({parts.how}); {n_seen} test sentences seen in "
+             f"training left out")
+    return LayerScores(layers, probes, about)
 
 
-def score_kept(encoder: Encoder, about: dict[str, Any], probes: list[FittedProbe]) -> Scored:
+def score_kept(encoder: Encoder, about: dict[str, Any], probes: list[FittedProbe]) -> LayerScores:
     """Probes that were fitted elsewhere, scored on the test trees of a treebank."""
     args = encoder.args
     corpora = {"test": encoder.corpus(split(load_treebank(args)).test[:args.test])}
@@ -195,7 +196,7 @@ def score_kept(encoder: Encoder, about: dict[str, Any], probes: list[FittedProbe
     task = tree_task(args.input)
     layers = encoder.each_layer(
         corpora, lambda layer, layers: scores_of(encoder, layer, task, probes[layer], layers["test"]))
-    return Scored(layers, probes,
+    return LayerScores(layers, probes,
                   f"{len(corpora['test'])} test sentences; probes fitted on {about['treebank']} (at most "
                   f"{about['training_sentences']} sentences)")
 
@@ -237,7 +238,7 @@ def print_trees(encoder: Encoder, probes: list[FittedProbe]) -> None:
         print(json.dumps({"words": words, "tree": tree or None}, ensure_ascii=False) if args.json else tree)
 
 
-def report(found: Scored, args: argparse.Namespace) -> None:
+def report(found: LayerScores, args: argparse.Namespace) -> None:
     rows = found.frame
     if args.json:
         print(json.dumps({"about": found.about, "units": {"accuracy": "fraction", "F1": "percent"},

@@ -60,7 +60,7 @@ def test_what_is_wrong_turns_the_verdict(tmp_path, plain, metrics, words):
 
 def test_the_exit_code_of_the_pipeline_is_the_verdict(tmp_path, monkeypatch, capsys):
     verify_only = [stage for stage in pipeline.STAGES if stage.name == "verify"]
-    monkeypatch.setattr(plan, "refuse_early", lambda *_: None)
+    monkeypatch.setattr(pipeline, "refuse_early", lambda *_: None)
     monkeypatch.setattr(plan, "input_hashes", lambda *_: {})
     monkeypatch.setattr(plan, "why_run", lambda *_: None)
     for passes, code in ((True, 0), (False, 1)):
@@ -101,7 +101,7 @@ def recorder(tmp_path, monkeypatch):
     monkeypatch.setattr(pipeline, "run", run)
     # the made-up runs are of made-up trees and settings
     monkeypatch.setattr(record_tool, "source_hash", lambda _: "t" * 64)
-    monkeypatch.setattr(record_tool.config, "as_json", lambda _: {"seed": 5, "size": 3})
+    monkeypatch.setattr(record_tool, "as_json", lambda _: {"seed": 5, "size": 3})
 
     def call(*more):
         return main(["record", "--profile", "smoke", "--out", str(tmp_path / "runs"), "--expected", str(folder), *more])
