@@ -8,8 +8,8 @@ import numpy as np
 
 from pcfg_artifact.approximation import projected
 from pcfg_artifact.approximation.restriction import compact
-from pcfg_artifact.approximation.signs import inverse_of, rule_named, transform_of_width
-from pcfg_artifact.approximation.transforms import Transforms
+from pcfg_artifact.approximation.signs import rule_named
+from pcfg_artifact.approximation.transforms import Transforms, inverse_of, transform_of_width
 from pcfg_artifact.errors import StageError, UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.parsing.leaves import Sentence, sentence_leaves

@@ -13,8 +13,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-import numpy as np
-
 from pcfg_artifact.errors import UsageError
 
 
@@ -57,18 +55,3 @@ def rule_named(name: str) -> SignRule:
     if name not in SIGN_RULES:
         raise UsageError(f"sign rule {name!r} is unknown; expected one of {', '.join(SIGN_RULES)}")
     return SIGN_RULES[name]
-
-
-def transform_of_width(transforms: dict[int, np.ndarray], width: int) -> np.ndarray:
-    """W (k, n in-terminals) for spans of `width` words: the one learned for it, else for the nearest smaller width,
-    else for the smallest there is."""
-    if not transforms:
-        raise UsageError("no transform W was given; learn them from marginals first")
-    smaller = [known for known in transforms if known <= width]
-    return transforms[max(smaller) if smaller else min(transforms)]
-
-
-def inverse_of(transform: np.ndarray) -> np.ndarray:
-    """W+ (n in-terminals, k), rounded to float64 whatever the precision of W: the algorithm and the transformer read
-    the same numbers, so that only the order of their sums can part them."""
-    return np.linalg.pinv(transform.astype(np.float64))

@@ -62,6 +62,21 @@ class Correlations:
             raise UsageError("no sentence of two or more words with probability was added; W cannot be learned")
 
 
+def transform_of_width(transforms: Transforms, width: int) -> np.ndarray:
+    """W (k, n in-terminals) for spans of `width` words: the one learned for it, else for the nearest smaller width,
+    else for the smallest there is."""
+    if not transforms:
+        raise UsageError("no transform W was given; learn them from marginals first")
+    smaller = [known for known in transforms if known <= width]
+    return transforms[max(smaller) if smaller else min(transforms)]
+
+
+def inverse_of(transform: np.ndarray) -> np.ndarray:
+    """W+ (n in-terminals, k), rounded to float64 whatever the precision of W: the algorithm and the transformer read
+    the same numbers, so that only the order of their sums can part them."""
+    return np.linalg.pinv(transform.astype(np.float64))
+
+
 def span_vectors(chart: Chart, interminals: np.ndarray, statistic: str) -> np.ndarray:
     """(L+1, L+1, n) vectors of the spans of width >= 2, those of one width on one scale (which X_s / |X_s| removes)."""
     starts, ends = chart.entry_bounds

@@ -23,8 +23,8 @@ import numpy as np
 import torch
 
 from pcfg_artifact.approximation.restriction import select_symbols
-from pcfg_artifact.approximation.signs import SignRule, inverse_of, rule_named, transform_of_width
-from pcfg_artifact.approximation.transforms import Correlations, Transforms
+from pcfg_artifact.approximation.signs import SignRule, rule_named
+from pcfg_artifact.approximation.transforms import Correlations, Transforms, inverse_of, transform_of_width
 from pcfg_artifact.constructions.relative import mark, root_layer
 from pcfg_artifact.constructions.rules import inside_matrices, left_sibling_matrices, right_sibling_matrices
 from pcfg_artifact.constructions.space import Space
@@ -76,6 +76,11 @@ class ApproximateInsideOutside(ConstructedTransformer):
         super().__init__(grammar, max_length, plan, backend=backend, dtype=dtype, rescale=rescale)
         self.interminals, self.preterminals, self.rank, self.sign_rule = interminals, preterminals, rank, sign_rule
         self.transforms = transforms if rank is not None else None
+
+
+def claimed_sizes(n_interminals: int, rank: int | None, L: int) -> dict[str, int]:
+    """What Theorem 3.4 says; the paper's 275 + 40L dimensions are those of its 20 in-terminals and 45 pre-terminals."""
+    return {"layers": 2 * L + 1, "heads": rank or n_interminals, "dimensions": 275 + 2 * n_interminals * L}
 
 
 def approximate_plan(grammar: PCFG, max_length: int, interminals: np.ndarray, preterminals: np.ndarray,

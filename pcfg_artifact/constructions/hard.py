@@ -61,6 +61,11 @@ class HardAttentionInsideOutside(ConstructedTransformer):
                          backend=backend, dtype=dtype, rescale=rescale)
 
 
+def claimed_sizes(n: int, L: int) -> dict[str, int]:
+    """What Theorem 3.1 says for n non-terminals and sentences of up to L words."""
+    return {"layers": 2 * L - 1, "heads": 4 * n, "dimensions": (4 * n + 1) * L}
+
+
 def hard_plan(grammar: PCFG, max_length: int, *, typed: bool = True, zeta: float = BOUND) -> Plan:
     """All weights of Theorem 3.1, layer by layer in the order of the argument."""
     L, n = checked_length(max_length), grammar.n_nonterminals

@@ -58,6 +58,11 @@ class RelativeInsideOutside(ConstructedTransformer):
                          backend=backend, dtype=dtype, rescale=rescale)
 
 
+def claimed_sizes(n: int, L: int) -> dict[str, int]:
+    """What Theorem 3.2 says for n non-terminals and sentences of up to L words."""
+    return {"layers": 2 * L - 1, "heads": n, "dimensions": 2 * n * L + 1}
+
+
 def relative_plan(grammar: PCFG, max_length: int, *, typed: bool = True, bound: float = BOUND) -> Plan:
     """All weights of Theorem 3.2, layer by layer in the order of the argument."""
     L, n = checked_length(max_length), grammar.n_nonterminals

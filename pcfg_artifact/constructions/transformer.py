@@ -215,6 +215,11 @@ class ConstructedTransformer(nn.Module):
         return int((embeddings != 0).any(-1).sum()) - self.plan.n_before - self.plan.n_after
 
 
+def sizes(model: ConstructedTransformer) -> dict[str, int]:
+    """Layers, heads and dimensions as built; `claimed_sizes` of each theorem's module are what the paper says."""
+    return {"layers": model.n_layers, "heads": model.n_heads, "dimensions": model.embedding_dim}
+
+
 def emission_matrix(grammar: PCFG) -> np.ndarray:
     """(V, P): Pr[A -> w]."""
     return emissions(grammar).of(np.arange(grammar.n_words))

@@ -15,6 +15,7 @@ from pcfg_artifact.constructions.agreement import entry_errors, linear
 from pcfg_artifact.constructions.transformer import ConstructedTransformer
 from pcfg_artifact.interventions.counterfactuals import Question, log_ratio, masked_leaves
 from pcfg_artifact.interventions.effects import Observations
+from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.mlm.exact_comparison import MaskedSentence
 from pcfg_artifact.parsing.chart_index import cell_bounds
 from pcfg_artifact.parsing.constraints import Constraints, forbidden_cells, forbidden_entries
@@ -64,12 +65,20 @@ def constructed_change(model: ConstructedTransformer, sentence: MaskedSentence, 
 
 
 def observe_constructed(model: ConstructedTransformer, sentences: Sequence[MaskedSentence],
-                        asked: Sequence[Question]) -> tuple[Observations, float]:
+                        questions: Sequence[Question]) -> tuple[Observations, float]:
     """The measurement that trained models get, with coordinates in place of a probe; and the largest chart error."""
     found, worst = Observations(), 0.0
-    for question in asked:
+    for question in questions:
         sentence = sentences[question.sentence]
         change, error = constructed_change(model, sentence, question.span)
         worst = max(worst, error)
         found.add(question.sentence, question.span, sentence.positions, question.weights, question.change, change)
     return found, worst
+
+
+def constructed_metrics(seen: Observations, chart_error: float) -> list[Metric]:
+    """The positive control: every masked word, since here the coordinates of all layers are cleared."""
+    slope, *others = seen.estimates(np.ones(len(seen.sentence), bool))
+    errors = {"slope_off_by": abs(slope.value - 1), "chart_error": chart_error}
+    return [slope, *others, *(slope.at(metric=metric, value=value, error=None, unit="relative_error")
+                              for metric, value in errors.items())]

@@ -31,7 +31,7 @@ class Question:
     of the two probabilities is 0.
     """
 
-    sentence: int  # index into the sentences that were asked about
+    sentence: int  # index into the test sentences
     span: Span
     marginal: float  # probability that the span is in the tree, given the masked sentence
     weights: np.ndarray
@@ -67,7 +67,7 @@ def spans_in_question(marginals: Sequence[np.ndarray], width: int, limit: int, s
     return [found[k] for k in sorted(chosen)]
 
 
-def questions(grammar: PCFG, sentences: Sequence[MaskedSentence], spans: Sequence[tuple[int, Span]],
+def answer_questions(grammar: PCFG, sentences: Sequence[MaskedSentence], spans: Sequence[tuple[int, Span]],
               options: EngineOptions = DEFAULT) -> list[Question]:
     """The exact answer for every (sentence, span), from two constrained charts each and one that is not."""
     leaves, forbidden = [], []

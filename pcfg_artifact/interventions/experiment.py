@@ -7,26 +7,31 @@ the model's change of a masked word is the difference of its log probabilities b
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
 from pcfg_artifact.interventions.counterfactuals import MARGIN, Question
 from pcfg_artifact.interventions.edit_states import moved, nearest, random_steps, span_inputs, with_span
-from pcfg_artifact.interventions.effects import Observations, mean_over_sentences
+from pcfg_artifact.interventions.effects import STATISTICS, Observations, mean_over_sentences
 from pcfg_artifact.interventions.run_from_layer import log_probs_above
 from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.mlm.exact_comparison import MaskedSentence
 from pcfg_artifact.mlm.model import MaskedLM
-from pcfg_artifact.probing.control_labels import pair_label
+from pcfg_artifact.probing.control_tasks import pair_label
 from pcfg_artifact.probing.linear_probe import LinearProbe
 from pcfg_artifact.probing.probes import FittedProbe, Probe
 
-# Ways to change the states other than by a probe, which goes by its name, and controls; LINEAR is always one of them.
+# How states are changed: by a probe, under its name (LINEAR is always one), by the nearest state of another sentence;
+# then the controls.
 LINEAR, STATES = LinearProbe.name, "states of another sentence"
 RANDOM, CONTROL_TASK, OTHER_SENTENCES = "random direction", "control task", "spans of other sentences"
 MASKED = "<mask>"
+GROUPED = (LINEAR, STATES, RANDOM)
+DISTANCES = (0, 1, 3, 6, np.inf)  # words; at 0 the word's own state is moved
+SLOPE = ("slope",)
 
 Pair = tuple[np.ndarray, np.ndarray]  # states (n, 2 width) for "a constituent", and for "none"
 
@@ -58,7 +63,7 @@ class Masked:
 class LayerOutcome:
     """What the interventions on one layer did.
 
-    observations: by the way states were changed.  answers, by way: `completeness`, the answer of a probe fitted apart
+    observations: by method.  answers, by method: `completeness`, the answer of a probe fitted apart
     at "constituent" less that at "none", and `change_of_other_answers`, for spans that share a word with the moved one.
     """
 
@@ -66,30 +71,30 @@ class LayerOutcome:
     answers: list[Metric] = field(default_factory=list)
 
 
-def intervene(model: MaskedLM, layer: int, train: Masked, test: Masked, asked: Sequence[Question],
+def intervene(model: MaskedLM, layer: int, train: Masked, test: Masked, questions: Sequence[Question],
               probes: Mapping[str, Probe], seed: int) -> LayerOutcome:
     """All interventions on one layer, by these probes; the linear one is among them."""
     outcome = LayerOutcome()
-    widths = sorted({question.width for question in asked})
+    widths = sorted({question.width for question in questions})
     half, other_half = range(0, len(train.sentences), 2), range(1, len(train.sentences), 2)
     fit = {width: _fitter(train, width, seed) for width in widths}
     linear = {width: fit[width](probes[LINEAR], half) for width in widths}
     apart = {width: fit[width](probes[LINEAR], other_half) for width in widths}
-    pairs: dict[str, dict[int, Pair]] = defaultdict(dict)  # way -> index of the question -> states
+    pairs: dict[str, dict[int, Pair]] = defaultdict(dict)  # method -> index of the question -> states
     for width in widths:
-        chosen = [q for q, question in enumerate(asked) if question.width == width]
-        x = np.stack([_read(test, asked[q]) for q in chosen])
-        by_way = _pairs(x, train, width, half, linear[width], fit[width], probes, seed)
-        for way, (ones, zeros) in by_way.items():
-            pairs[way].update(zip(chosen, zip(ones, zeros, strict=True), strict=True))
-    for q in range(len(asked)):
-        _observe(model, layer, test, asked, q, {way: found[q] for way, found in pairs.items()}, outcome)
-    sentence = np.array([question.sentence for question in asked])
-    for way, found in pairs.items():
+        chosen = [q for q, question in enumerate(questions) if question.width == width]
+        x = np.stack([_read(test, questions[q]) for q in chosen])
+        by_method = _pairs(x, train, width, half, linear[width], fit[width], probes, seed)
+        for method, (ones, zeros) in by_method.items():
+            pairs[method].update(zip(chosen, zip(ones, zeros, strict=True), strict=True))
+    for q in range(len(questions)):
+        _observe(model, layer, test, questions, q, {method: found[q] for method, found in pairs.items()}, outcome)
+    sentence = np.array([question.sentence for question in questions])
+    for method, found in pairs.items():
         answers = np.array([_answers(test, question, found[q], linear, apart[question.width])
-                            for q, question in enumerate(asked)])
+                            for q, question in enumerate(questions)])
         outcome.answers += [
-            mean_over_sentences(sentence, values, table="interventions", probe=way, metric=metric, unit="fraction")
+            mean_over_sentences(sentence, values, table="interventions", probe=method, metric=metric, unit="fraction")
             for metric, values in zip(("completeness", "change_of_other_answers"), answers.T, strict=True)]
     return outcome
 
@@ -107,11 +112,11 @@ def _fitter(train: Masked, width: int, seed: int) -> Fit:
 
 def _pairs(x: np.ndarray, train: Masked, width: int, half: Sequence[int], linear: FittedProbe, fit: Fit,
            probes: Mapping[str, Probe], seed: int) -> dict[str, Pair]:
-    """The states that every way asks for, for the spans of one width that are read as x."""
+    """The states that every method gives, for the spans of one width that are read as x."""
     found: dict[str, Pair] = {}
-    for way, probe in probes.items():
-        fitted = linear if way == LINEAR else fit(probe, half)
-        found[way] = moved(fitted, x, 1.0), moved(fitted, x, 0.0)
+    for method, probe in probes.items():
+        fitted = linear if method == LINEAR else fit(probe, half)
+        found[method] = moved(fitted, x, 1.0), moved(fitted, x, 0.0)
     inputs, marginals = train.inputs(width, half), train.targets(width, half)
     pools = inputs[marginals >= 1 - MARGIN], inputs[marginals <= MARGIN]
     if all(map(len, pools)):
@@ -126,27 +131,27 @@ def _read(test: Masked, question: Question) -> np.ndarray:
     return span_inputs(test.states[question.sentence], question.width)[question.span[0]]
 
 
-def _observe(model: MaskedLM, layer: int, test: Masked, asked: Sequence[Question], q: int, pairs: Mapping[str, Pair],
-             outcome: LayerOutcome) -> None:
-    """Run the layers above with the states of every way, and compare the change with the exact one."""
-    question = asked[q]
+def _observe(model: MaskedLM, layer: int, test: Masked, questions: Sequence[Question], q: int,
+             pairs: Mapping[str, Pair], outcome: LayerOutcome) -> None:
+    """Run the layers above with the states of every method, and compare the change with the exact one."""
+    question = questions[q]
     sentence = test.sentences[question.sentence]
     x = np.stack([one for pair in pairs.values() for one in pair])
     states = with_span(test.states[question.sentence], question.span, x)
     log_probs = log_probs_above(model, layer, states, sentence.positions)
     place = question.sentence, question.span, sentence.positions
-    for way, (ones, zeros) in zip(pairs, log_probs.reshape(len(pairs), 2, *log_probs.shape[1:]), strict=True):
-        outcome.observations[way].add(*place, question.weights, question.change, ones - zeros)
-        if way == LINEAR and (other := _of_another_sentence(asked, q)) is not None:
+    for method, (ones, zeros) in zip(pairs, log_probs.reshape(len(pairs), 2, *log_probs.shape[1:]), strict=True):
+        outcome.observations[method].add(*place, question.weights, question.change, ones - zeros)
+        if method == LINEAR and (other := _of_another_sentence(questions, q)) is not None:
             rows = np.arange(len(sentence.positions)) % len(other.change)
             outcome.observations[OTHER_SENTENCES].add(*place, other.weights[rows], other.change[rows], ones - zeros)
 
 
-def _of_another_sentence(asked: Sequence[Question], q: int) -> Question | None:
+def _of_another_sentence(questions: Sequence[Question], q: int) -> Question | None:
     """The next question about a span of the same width in another sentence."""
-    for step in range(1, len(asked)):
-        other = asked[(q + step) % len(asked)]
-        if other.width == asked[q].width and other.sentence != asked[q].sentence:
+    for step in range(1, len(questions)):
+        other = questions[(q + step) % len(questions)]
+        if other.width == questions[q].width and other.sentence != questions[q].sentence:
             return other
     return None
 
@@ -168,3 +173,31 @@ def _answers(test: Masked, question: Question, pair: Pair, linear: Mapping[int, 
         changes.append(np.abs(answers[0] - answers[1])[shares == 1])
     flat = np.concatenate(changes)
     return float(read[0] - read[1]), float(flat.mean()) if len(flat) else 0.0
+
+
+# ---- the outcome in numbers ------------------------------------------------------------------------------------------
+
+
+def layer_metrics(outcome: LayerOutcome, is_middle: bool) -> list[Metric]:
+    """Slopes at masked words elsewhere, and at those whose own state was moved; of the middle layer everything."""
+    found = list(outcome.answers) if is_middle else []
+    for method, seen in outcome.observations.items():
+        elsewhere = seen.estimates(seen.is_elsewhere, STATISTICS if is_middle else SLOPE, probe=method)
+        found += [*elsewhere, *seen.estimates(~seen.is_elsewhere, SLOPE, probe=method, group="moved words")]
+        if is_middle:
+            found += [slope.at(metric="slope_in_errors", value=abs(slope.value) / slope.error, error=None, unit="ratio")
+                      for slope in elsewhere if slope.metric == "slope" and slope.error]
+            found += group_metrics(method, seen) if method in GROUPED else ()
+    return [metric for metric in found if np.isfinite(metric.value)]
+
+
+def group_metrics(method: str, seen: Observations) -> Iterator[Metric]:
+    """Slopes by width of the span, and by distance of the masked word from the moved states."""
+    width, distance = np.asarray(seen.width), np.asarray(seen.distance)
+    for one in np.unique(width):
+        yield from seen.estimates((width == one) & seen.is_elsewhere, SLOPE, probe=method, group="width",
+                                  width=int(one))
+    for low, high in pairwise(DISTANCES):
+        name = f"{low}+" if high == np.inf else f"{low}" if high - low == 1 else f"{low}-{high - 1:.0f}"
+        yield from seen.estimates((distance >= low) & (distance < high), SLOPE, probe=method, group="distance",
+                                  bin=name)

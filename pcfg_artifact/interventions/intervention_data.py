@@ -11,9 +11,9 @@ from pcfg_artifact.errors import StageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.interventions.counterfactuals import (
     Question,
+    answer_questions,
     constituent_probabilities,
     masked_charts,
-    questions,
     spans_in_question,
 )
 from pcfg_artifact.mlm.exact_comparison import MaskedSentence, masked_sentences
@@ -23,18 +23,18 @@ from pcfg_artifact.system.ragged import Ragged
 
 
 @dataclass(frozen=True, eq=False)
-class Material:
+class InterventionData:
     """Sentences that probes are fitted on, sentences that are intervened on, and the questions about these."""
 
     train: Sequence[MaskedSentence]
     train_marginals: Sequence[np.ndarray]
     test: Sequence[MaskedSentence]
     test_marginals: Sequence[np.ndarray]
-    asked: Sequence[Question]
+    questions: Sequence[Question]
 
 
-def gather(grammar: PCFG, train: Ragged, test: Ragged, *, mask_rate: float, max_length: int, n_train: int, n_test: int,
-           widths: Sequence[int], n_questions: int, seed: int, options: EngineOptions) -> Material:
+def build(grammar: PCFG, train: Ragged, test: Ragged, *, mask_rate: float, max_length: int, n_train: int, n_test: int,
+          widths: Sequence[int], n_questions: int, seed: int, options: EngineOptions) -> InterventionData:
     """The first sentences of both splits that are short enough, masked; sentences without a mask say nothing."""
     masking = Masking(mask_rate, "mask")
     chosen = [[one for one in masked_sentences(grammar, sentences, masking, seed=seed, n=n, max_length=max_length)
@@ -45,4 +45,5 @@ def gather(grammar: PCFG, train: Ragged, test: Ragged, *, mask_rate: float, max_
     if not spans:
         raise StageError(f"no span of {', '.join(map(str, widths))} words is in question in {len(chosen[1])} masked "
                          f"sentences; raise intervene.n_test or intervene.max_length")
-    return Material(chosen[0], marginals[0], chosen[1], marginals[1], questions(grammar, chosen[1], spans, options))
+    questions = answer_questions(grammar, chosen[1], spans, options)
+    return InterventionData(chosen[0], marginals[0], chosen[1], marginals[1], questions)

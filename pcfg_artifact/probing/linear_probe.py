@@ -9,8 +9,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from pcfg_artifact.probing.logistic import fit_logistic
-from pcfg_artifact.probing.principal_axes import PrincipalAxes
+from pcfg_artifact.probing.regression import PrincipalAxes, fit_logistic
 from pcfg_artifact.probing.standardisation import Standardisation
 
 
@@ -58,8 +57,8 @@ class LinearProbe:
         inputs = torch.from_numpy(standardise(x, out=x if overwrite_x else None)).to(device)
         if np.issubdtype(targets.dtype, np.integer):
             return self._classifier(standardise, inputs, targets)
-        wanted = torch.from_numpy(targets.astype(np.float64)).to(device)
-        weights, bias = PrincipalAxes.of(inputs).least_squares(inputs, wanted)
+        numbers = torch.from_numpy(targets.astype(np.float64)).to(device)
+        weights, bias = PrincipalAxes.of(inputs).least_squares(inputs, numbers)
         return LinearMap(standardise, as_float32(weights[:, None]), as_float32(bias[None]), None)
 
     def _classifier(self, standardise: Standardisation, inputs: torch.Tensor, targets: np.ndarray) -> LinearMap:

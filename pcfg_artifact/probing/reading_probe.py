@@ -64,21 +64,21 @@ def word_rows(lengths: Lengths) -> np.ndarray:
     return np.concatenate([begin + 1 + np.arange(length) for begin, length in zip(begins, lengths, strict=True)])
 
 
-def probe_words(x: np.ndarray, wanted: Questions, x_test: np.ndarray) -> Questions:
+def probe_words(x: np.ndarray, targets: Questions, x_test: np.ndarray) -> Questions:
     """Answers at the test words by least squares on all questions at once; where one is not asked, it is no.
 
     x (n, D), x_test (m, D): the state of each word.
     """
     standardise = Standardisation.of(x)
-    targets = np.stack([np.nan_to_num(values, nan=0.0) for values in wanted.values()], axis=1).astype(np.float32)
-    fitted = LinearRegression().fit(standardise(x), targets)
-    return dict(zip(wanted, fitted.predict(standardise(x_test)).T, strict=True))
+    columns = np.stack([np.nan_to_num(values, nan=0.0) for values in targets.values()], axis=1).astype(np.float32)
+    fitted = LinearRegression().fit(standardise(x), columns)
+    return dict(zip(targets, fitted.predict(standardise(x_test)).T, strict=True))
 
 
-def explained(wanted: np.ndarray, answers: np.ndarray, **dimensions: Any) -> Metric:
-    """Share of the variance of what is wanted that the answers explain, where it is asked; NaN where it is constant."""
-    asked = ~np.isnan(wanted)
-    truth, answers = wanted[asked], answers[asked].astype(np.float64)
+def explained(targets: np.ndarray, answers: np.ndarray, **dimensions: Any) -> Metric:
+    """Share of the variance of the targets that the answers explain; NaN: of no target, or of constant ones."""
+    is_asked = ~np.isnan(targets)
+    truth, answers = targets[is_asked], answers[is_asked].astype(np.float64)
     variance = np.square(truth - truth.mean()).sum() if len(truth) else 0.0
     share = 1.0 - np.square(truth - answers).sum() / variance if variance > 0 else np.nan
     return Metric(table="incremental", metric="explained", value=float(share), n=len(truth), unit="fraction",

@@ -1,8 +1,8 @@
-"""What a probe is asked: which rows of a layer it reads, what it must answer, and how the answers are scored."""
+"""What a probe is asked: which rows of a layer it reads, what it must answer, and how that is scored."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,14 +10,17 @@ import numpy as np
 
 from pcfg_artifact.errors import StageError
 from pcfg_artifact.metrics.schema import Metric
-from pcfg_artifact.parsing.scoring import span_f1
-from pcfg_artifact.probing.control_labels import pair_labels, word_labels
+from pcfg_artifact.probing.control_tasks import pair_labels, word_labels
 from pcfg_artifact.probing.corpus import Corpus, Layer
-from pcfg_artifact.probing.measures import accuracy, pearson, spearman
+from pcfg_artifact.probing.probe_scores import (
+    score_binary_trees,
+    score_correlation,
+    score_labels,
+    score_nary_trees,
+)
 from pcfg_artifact.probing.probes import Probe
 from pcfg_artifact.probing.representations import adjacent_rows, eos_rows, span_rows
-from pcfg_artifact.probing.settings import ADJACENT, EOS, WIDEST
-from pcfg_artifact.probing.targets import Span, Ties, decode
+from pcfg_artifact.probing.settings import ADJACENT, EOS
 
 ROWS = {EOS: eos_rows, ADJACENT: adjacent_rows}
 CONTROL = {"table": "control", "group": "control"}
@@ -85,58 +88,15 @@ def control_span_task(width: int, seed: int) -> Task:
                 score_correlation)
 
 
-# ---- scores ----------------------------------------------------------------------------------------------------------
-
-
-def decode_all(corpus: Corpus, labels: np.ndarray, ties: Ties = "first") -> list[set[Span]]:
-    """The tree of every sentence from the labels of all."""
-    ends = np.cumsum(corpus.lengths - 1)
-    return [decode(part, ties) for part in np.split(labels, ends[:-1])]
-
-
-def score_labels(corpus: Corpus, wanted: np.ndarray, predicted: np.ndarray) -> list[Metric]:
-    return [Metric(table="parsing", metric="accuracy", value=accuracy(wanted, predicted), n=len(wanted),
-                   unit="fraction")]
-
-
-def score_binary_trees(corpus: Corpus, wanted: np.ndarray, predicted: np.ndarray) -> list[Metric]:
-    """Accuracy; F1 in PB (the headline) and KIM; and PB by span width."""
-    spans = decode_all(corpus, predicted)
-    return [*score_labels(corpus, wanted, predicted), *score_spans(corpus, spans), *_kim(corpus, spans)]
-
-
-def score_spans(corpus: Corpus, spans: Sequence[Iterable[Span]]) -> list[Metric]:
-    """F1 of any parser's trees in PB, of all spans and by their width."""
-    main = span_f1(corpus.trees, spans, "PB")
-    by_width = [Metric(table="parsing", convention="PB", width=width, metric="f1", value=f1, n=main.n_sentences,
-                       unit="percent") for width, f1 in sorted(main.by_length.items()) if width <= WIDEST]
-    return [*main.metrics("parsing", counts_skipped=False), *by_width]
-
-
-def score_nary_trees(corpus: Corpus, wanted: np.ndarray, predicted: np.ndarray) -> list[Metric]:
-    """Accuracy, and KIM of the labels decoded both ways: n-ary (all ties) and binary (first minimum)."""
-    return [*score_labels(corpus, wanted, predicted), *_kim(corpus, decode_all(corpus, predicted, "all")),
-            *_kim(corpus, decode_all(corpus, predicted, "first"), bin="decoded as binary")]
-
-
-def _kim(corpus: Corpus, spans: Sequence[Iterable[Span]], **dimensions: Any) -> list[Metric]:
-    return span_f1(corpus.trees, spans, "KIM").metrics("parsing", counts_skipped=False, **dimensions)
-
-
-def score_correlation(corpus: Corpus, wanted: np.ndarray, predicted: np.ndarray) -> list[Metric]:
-    return [Metric(table="marginals", metric=name, value=measure(wanted, predicted), n=len(wanted), unit="fraction")
-            for name, measure in (("pearson", pearson), ("spearman", spearman))]
-
-
 # ---- fit and score ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class TaskResult:
-    """Scores of one task, the test answers and predictions of the first seed by setting, and facts about the fit."""
+    """Scores of one task, the test targets and predictions of the first seed by setting, and facts about the fit."""
 
     scores: list[Metric] = field(default_factory=list)
-    wanted: dict[str, np.ndarray] = field(default_factory=dict)
+    targets: dict[str, np.ndarray] = field(default_factory=dict)
     predicted: dict[str, np.ndarray] = field(default_factory=dict)
     facts: dict[str, float | bool | None] = field(default_factory=dict)
 
@@ -154,12 +114,12 @@ def run_task(task: Task, probe: Probe, train: Layer, tests: Mapping[str, Layer],
     fitted = probe.fit(x, targets, used, device=device if probe.uses_gpu else "cpu", overwrite_x=True)
     result = TaskResult(facts={**fitted.facts, "examples": len(targets)})
     for setting, test in {**tests, **(unscored or {})}.items():
-        x, wanted = task.examples(test)
+        x, test_targets = task.examples(test)
         predictions = fitted.predict(x)
-        result.wanted[setting], result.predicted[setting] = wanted, predictions[0]
+        result.targets[setting], result.predicted[setting] = test_targets, predictions[0]
         if setting not in tests:
             continue
         for seed, predicted in zip(used, predictions, strict=True):
             result.scores.extend(score.at(**task.dimensions, probe=probe.name, setting=setting, seed=seed)
-                                 for score in task.score(test.corpus, wanted, predicted))
+                                 for score in task.score(test.corpus, test_targets, predicted))
     return result

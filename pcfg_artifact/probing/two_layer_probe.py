@@ -82,15 +82,15 @@ class TwoLayerProbe:
             n_outputs = len(classes)
         else:
             targets = targets.astype(np.float32)
-        wanted = torch.from_numpy(targets).to(device)
+        answers = torch.from_numpy(targets).to(device)
         first = self._first_weights(x.shape[1], n_outputs, seeds)
         flat = torch.cat([part.reshape(-1) for part in first]).to(device)
         weights = weights_in(flat, x.shape[1], self.n_hidden, n_outputs)
-        self._descend(flat, weights, inputs, wanted, classes is not None)
-        return TwoLayerNets(standardise, weights, classes, mean_losses(weights, inputs, wanted, classes is not None))
+        self._descend(flat, weights, inputs, answers, classes is not None)
+        return TwoLayerNets(standardise, weights, classes, mean_losses(weights, inputs, answers, classes is not None))
 
     @torch.no_grad()
-    def _descend(self, flat: torch.Tensor, weights: NetWeights, inputs: torch.Tensor, wanted: torch.Tensor,
+    def _descend(self, flat: torch.Tensor, weights: NetWeights, inputs: torch.Tensor, answers: torch.Tensor,
                  has_classes: bool) -> None:
         """Adam over all epochs, in place on `flat`, which holds all weights."""
         _, n_hidden, n_outputs = weights.outer.shape
@@ -102,8 +102,8 @@ class TwoLayerProbe:
             order = torch.randperm(len(inputs), generator=generator("order", epoch)).to(inputs.device)
             for batch in order.split(self.batch_size):
                 # Several times as fast as inputs[batch] on a CPU.
-                x, answers = inputs.index_select(0, batch), wanted.index_select(0, batch)
-                write_gradient(weights, gradient, x, answers, has_classes)
+                x, chosen = inputs.index_select(0, batch), answers.index_select(0, batch)
+                write_gradient(weights, gradient, x, chosen, has_classes)
                 optimizer.step()
             schedule.step()
 
@@ -137,7 +137,7 @@ def network_scores(x: torch.Tensor, weights: NetWeights) -> tuple[torch.Tensor, 
     return hidden, torch.baddbmm(weights.bias, hidden.view(len(x), n_nets, n_hidden).transpose(0, 1), weights.outer)
 
 
-def write_gradient(weights: NetWeights, gradient: NetWeights, x: torch.Tensor, wanted: torch.Tensor,
+def write_gradient(weights: NetWeights, gradient: NetWeights, x: torch.Tensor, targets: torch.Tensor,
                    has_classes: bool) -> None:
     """The gradient of each net's mean cross entropy or mean squared error, into `gradient`.
 
@@ -147,11 +147,11 @@ def write_gradient(weights: NetWeights, gradient: NetWeights, x: torch.Tensor, w
     hidden, scores = network_scores(x, weights)
     if has_classes:
         error = torch.softmax(scores, dim=-1)
-        labels = wanted.expand(n_nets, -1).unsqueeze(-1)
+        labels = targets.expand(n_nets, -1).unsqueeze(-1)
         error.scatter_add_(2, labels, error.new_full((1, 1, 1), -1.0).expand_as(labels))
         error /= n
     else:
-        error = scores.sub_(wanted[:, None]).mul_(2 / n)
+        error = scores.sub_(targets[:, None]).mul_(2 / n)
     torch.bmm(hidden.view(n, n_nets, n_hidden).permute(1, 2, 0), error, out=gradient.outer)
     torch.sum(error, dim=1, keepdim=True, out=gradient.bias)
     back = torch.bmm(error, weights.outer.transpose(1, 2)).transpose(0, 1).reshape(n, n_nets * n_hidden)
@@ -161,10 +161,10 @@ def write_gradient(weights: NetWeights, gradient: NetWeights, x: torch.Tensor, w
 
 
 @torch.inference_mode()
-def mean_losses(weights: NetWeights, inputs: torch.Tensor, wanted: torch.Tensor, has_classes: bool) -> np.ndarray:
+def mean_losses(weights: NetWeights, inputs: torch.Tensor, targets: torch.Tensor, has_classes: bool) -> np.ndarray:
     """(S,) mean cross entropy or mean squared error of each net."""
     total = torch.zeros(len(weights.outer), dtype=torch.float64, device=inputs.device)
-    for x, answers in zip(inputs.split(CHUNK), wanted.split(CHUNK), strict=True):
+    for x, answers in zip(inputs.split(CHUNK), targets.split(CHUNK), strict=True):
         _, scores = network_scores(x, weights)
         if has_classes:
             log_prob = torch.log_softmax(scores, dim=-1)

@@ -11,8 +11,7 @@ from pcfg_artifact.errors import StageError
 from pcfg_artifact.metrics.models import roles_of
 from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.mlm.encoders import load_encoder
-from pcfg_artifact.probing.attended_distance import attended_distances
-from pcfg_artifact.probing.attention_maps import attention_maps
+from pcfg_artifact.probing.attention_heads import attended_distances, attention_maps
 from pcfg_artifact.probing.settings import SAMPLED, TREEBANK, Text
 from pcfg_artifact.run.example_sentence import example_trees
 from pcfg_artifact.run.inputs import Inputs

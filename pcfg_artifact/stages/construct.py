@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pcfg_artifact.approximation.transforms import Correlations
-from pcfg_artifact.constructions import claimed_sizes
+from pcfg_artifact.constructions import approximate_relative, hard, relative
 from pcfg_artifact.constructions.agreement import (
     CHARTS,
     Agreement,
@@ -21,7 +21,7 @@ from pcfg_artifact.constructions.approximate_relative import ApproximateInsideOu
 from pcfg_artifact.constructions.chart_trace import example
 from pcfg_artifact.constructions.hard import HardAttentionInsideOutside
 from pcfg_artifact.constructions.relative import RelativeInsideOutside
-from pcfg_artifact.constructions.transformer import ConstructedTransformer
+from pcfg_artifact.constructions.transformer import ConstructedTransformer, sizes
 from pcfg_artifact.errors import StageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.metrics.schema import Metric
@@ -87,8 +87,8 @@ def explored_sentence(grammar: PCFG, found: dict[str, Any]) -> dict[str, Any]:
 def exact_metrics(grammar: PCFG, sentences: list[list[str]], cfg: ConstructConfig) -> Iterator[Metric]:
     n, L = grammar.n_nonterminals, cfg.max_length
     for name, model, claimed in (
-            ("theorem_3.1", HardAttentionInsideOutside(grammar, L), claimed_sizes.claimed_hard(n, L)),
-            ("theorem_3.2", RelativeInsideOutside(grammar, L), claimed_sizes.claimed_relative(n, L))):
+            ("theorem_3.1", HardAttentionInsideOutside(grammar, L), hard.claimed_sizes(n, L)),
+            ("theorem_3.2", RelativeInsideOutside(grammar, L), relative.claimed_sizes(n, L))):
         agreement, one_mask = Agreement(L), 0.0
         for sentence in progress(sentences, total=len(sentences), desc=name):
             embeddings, chart = model(sentence), inside_outside(grammar, [sentence], outside="full")[0]
@@ -128,7 +128,7 @@ def approximate_metrics(variant: str, grammar: PCFG, train: list[list[str]], sam
                 whole_pass.append(end_to_end_errors(model, sentence, charts))
                 trees.append(best_binary_tree(marginals.max(axis=-1)))
                 is_parsed.append(bool(marginals.any()))
-        claimed = claimed_sizes.claimed_approximate(cfg.n_interminals, model.rank, L)
+        claimed = approximate_relative.claimed_sizes(cfg.n_interminals, model.rank, L)
         yield from size_metrics(model, claimed, **named)
         yield from error_metrics(model, agreement, cfg.lengths, **named)
         errors = np.concatenate(whole_pass)
@@ -146,8 +146,8 @@ def approximate_metrics(variant: str, grammar: PCFG, train: list[list[str]], sam
 
 
 def size_metrics(built: ConstructedTransformer, claimed: dict[str, int], **named: Any) -> Iterator[Metric]:
-    for group, sizes in (("claimed", claimed), ("built", claimed_sizes.built(built))):
-        for metric, value in sizes.items():
+    for group, counted in (("claimed", claimed), ("built", sizes(built))):
+        for metric, value in counted.items():
             yield Metric(table="sizes", group=group, metric=metric, value=value, n=1, unit="count", **named)
 
 

@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from pcfg_artifact.metrics.selection import Numbers
-from pcfg_artifact.probing.selectivity import control_metrics, sensitivity_metrics
+from pcfg_artifact.probing.control_tasks import control_metrics, sensitivity_metrics
 from pcfg_artifact.probing.settings import TREEBANK
 from pcfg_artifact.probing.tasks import Task, control_span_task, control_tree_task, run_task
 from pcfg_artifact.run.corpora import read_corpora

@@ -16,7 +16,7 @@ import numpy as np
 
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.interventions.experiment import LINEAR
-from pcfg_artifact.interventions.intervention_data import gather
+from pcfg_artifact.interventions.intervention_data import build
 from pcfg_artifact.interventions.learning_curves import half_way_step
 from pcfg_artifact.metrics.models import masked_counterpart
 from pcfg_artifact.metrics.schema import Key, Metric
@@ -69,13 +69,13 @@ def build_context(cfg: DynamicsConfig, inputs: Inputs, machine: Machine) -> Chec
     base, probe, grammar = setup["base"], setup["config"], inputs.pcfg()
     corpora, _ = read_corpora(inputs, probe["max_length"], cfg.n_train, cfg.n_test)
     train, test = corpora[TREEBANK.training.name], corpora[TREEBANK.test.name]
-    material = gather(grammar, inputs.sentences("probe_train"), inputs.sentences("probe_test"),
-                      mask_rate=options["mask_rate"], max_length=options["max_length"], n_train=cfg.n_train,
-                      n_test=cfg.n_test, widths=options["widths"], n_questions=cfg.n_questions, seed=cfg.seed,
-                      options=EngineOptions(n_threads=machine.n_workers))
+    data = build(grammar, inputs.sentences("probe_train"), inputs.sentences("probe_test"),
+                 mask_rate=options["mask_rate"], max_length=options["max_length"], n_train=cfg.n_train,
+                 n_test=cfg.n_test, widths=options["widths"], n_questions=cfg.n_questions, seed=cfg.seed,
+                 options=EngineOptions(n_threads=machine.n_workers))
     linear = build_probes((LINEAR,), probe)
-    interventions = InterventionContext(material, linear, machine, cfg.seed)
-    followed = {base: Followed(masked_words(cfg, grammar, inputs, machine, options), train, test,
+    interventions = InterventionContext(data, linear, machine, cfg.seed)
+    followed = {base: Followed(moptions_words(cfg, grammar, inputs, machine, options), train, test,
                                best_layer(inputs, base, shown_probe(LINEAR, probe["probes"])), interventions)}
     for causal in (name for name in causal_folders(inputs["pretrain"]) if masked_counterpart(name) == base):
         followed[causal] = Followed(words_ahead(cfg, grammar, inputs, machine, options),

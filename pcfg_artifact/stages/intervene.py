@@ -7,11 +7,10 @@ import numpy as np
 from pcfg_artifact.constructions.relative import RelativeInsideOutside
 from pcfg_artifact.errors import StageError
 from pcfg_artifact.grammar.pcfg import PCFG
-from pcfg_artifact.interventions.constructed import observe_constructed
+from pcfg_artifact.interventions.constructed import constructed_metrics, observe_constructed
 from pcfg_artifact.interventions.effects import SMALLEST_CHANGE
-from pcfg_artifact.interventions.experiment import LINEAR
-from pcfg_artifact.interventions.intervention_data import Material, gather
-from pcfg_artifact.interventions.intervention_metrics import constructed_metrics, layer_metrics
+from pcfg_artifact.interventions.experiment import LINEAR, layer_metrics
+from pcfg_artifact.interventions.intervention_data import InterventionData, build
 from pcfg_artifact.metrics.models import middle_layer, untrained
 from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.parsing.options import EngineOptions
@@ -30,17 +29,17 @@ def run(cfg: InterveneConfig, inputs: Inputs, out: StageDir, machine: Machine) -
     setup = inputs["probe"].json("setup")
     base, n_layers = setup["base"], setup["models"][setup["base"]]
     grammar = inputs.pcfg()
-    material = gather(grammar, inputs.sentences("probe_train"), inputs.sentences("probe_test"),
-                      mask_rate=cfg.mask_rate, max_length=cfg.max_length, n_train=cfg.n_train, n_test=cfg.n_test,
-                      widths=cfg.widths, n_questions=cfg.n_questions, seed=cfg.seed,
-                      options=EngineOptions(n_threads=machine.n_workers))
-    metrics = positive_control(cfg, grammar, material)
+    data = build(grammar, inputs.sentences("probe_train"), inputs.sentences("probe_test"),
+                 mask_rate=cfg.mask_rate, max_length=cfg.max_length, n_train=cfg.n_train, n_test=cfg.n_test,
+                 widths=cfg.widths, n_questions=cfg.n_questions, seed=cfg.seed,
+                 options=EngineOptions(n_threads=machine.n_workers))
+    metrics = positive_control(cfg, grammar, data)
     folder, before = model_folders(inputs["pretrain"])[base], untrained_folder(inputs["pretrain"], base)
     middle = middle_layer(n_layers)
     jobs = [LayerJob(untrained(base), before, middle),
             *(LayerJob(base, folder, layer) for layer in range(n_layers + 1))]
     names = tuple(dict.fromkeys((LINEAR, *setup["config"]["probes"])))
-    context = InterventionContext(material, build_probes(names, setup["config"]), machine, cfg.seed)
+    context = InterventionContext(data, build_probes(names, setup["config"]), machine, cfg.seed)
     done = list(progress(run_jobs(intervene_on_layer, jobs, context, machine.n_workers), total=len(jobs),
                          desc="interventions"))
     found = {job: outcome for job, outcome, _ in done}
@@ -49,22 +48,22 @@ def run(cfg: InterveneConfig, inputs: Inputs, out: StageDir, machine: Machine) -
         metrics += [metric.at(model=job.model, layer=job.layer)
                     for metric in layer_metrics(found[job], job.layer == middle)]
     out.write_json("setup", {"config": as_json(cfg), "base": base, "middle": middle,
-                             "questions": [[q.sentence, *q.span, q.marginal] for q in material.asked]})
+                             "questions": [[q.sentence, *q.span, q.marginal] for q in data.questions]})
     out.write_metrics(metric.at(seed=cfg.seed) for metric in metrics)
 
 
 @single_thread()
-def positive_control(cfg: InterveneConfig, grammar: PCFG, material: Material) -> list[Metric]:
+def positive_control(cfg: InterveneConfig, grammar: PCFG, data: InterventionData) -> list[Metric]:
     """The same measurement in the transformer of Theorem 3.2, whose coordinates are known."""
-    short = [q for q in material.asked if len(material.test[q.sentence].words) <= cfg.constructed_length]
+    short = [q for q in data.questions if len(data.test[q.sentence].words) <= cfg.constructed_length]
     if not short:
         raise StageError(f"no span in question lies in a sentence of at most {cfg.constructed_length} words; raise "
                          f"intervene.constructed_length or intervene.n_questions")
     step = max(len(short) // cfg.n_constructed, 1)  # of all widths
     model = RelativeInsideOutside(grammar, cfg.constructed_length)
-    asked = short[::step][:cfg.n_constructed]
-    if not any((np.abs(q.change) >= SMALLEST_CHANGE).any() for q in asked):  # NaN is none
+    questions = short[::step][:cfg.n_constructed]
+    if not any((np.abs(q.change) >= SMALLEST_CHANGE).any() for q in questions):  # NaN is none
         raise StageError("none of the spans in question changes a masked word, so that there is no effect to find; "
                          "raise intervene.n_constructed or intervene.n_questions")
-    found = constructed_metrics(*observe_constructed(model, material.test, asked))
+    found = constructed_metrics(*observe_constructed(model, data.test, questions))
     return [metric.at(model="theorem_3.2") for metric in found]

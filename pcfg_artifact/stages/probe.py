@@ -12,9 +12,8 @@ from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.metrics.selection import ALL, BEST, Numbers
 from pcfg_artifact.mlm.encoders import load_config
 from pcfg_artifact.probing.corpus import Corpus
-from pcfg_artifact.probing.illustrations import probed_trees, scatter_plot, share_near_zero
+from pcfg_artifact.probing.probe_scores import parser_metrics, probed_trees, scatter_plot, share_near_zero
 from pcfg_artifact.probing.probes import shown_probe
-from pcfg_artifact.probing.reference_parsers import parser_metrics
 from pcfg_artifact.probing.settings import (
     ADJACENT,
     EOS,
@@ -138,7 +137,7 @@ def run_fit(context: Context, fit: Fit) -> Fit:
     if has_example:
         shown["example"] = probed_trees(context.corpora[EXAMPLE], result.predicted[EXAMPLE])
     if is_drawn and "width" in task.dimensions:
-        shown["scatter"] = scatter_plot(result.wanted[TREEBANK.name], result.predicted[TREEBANK.name],
+        shown["scatter"] = scatter_plot(result.targets[TREEBANK.name], result.predicted[TREEBANK.name],
                                         context.cfg.n_scatter, context.cfg.seed)
     write_result(context, fit, result, time.process_time() - started, **shown)
     return fit

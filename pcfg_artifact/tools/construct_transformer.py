@@ -14,14 +14,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pcfg_artifact.constructions import claimed_sizes
 from pcfg_artifact.constructions.agreement import approximate_errors, entry_errors, linear
 from pcfg_artifact.constructions.approximate_relative import ApproximateInsideOutside
 from pcfg_artifact.constructions.chart_trace import example
 from pcfg_artifact.constructions.constructed_model import ConstructedModel
 from pcfg_artifact.constructions.hard import HardAttentionInsideOutside
 from pcfg_artifact.constructions.relative import RelativeInsideOutside
-from pcfg_artifact.constructions.transformer import ConstructedTransformer
+from pcfg_artifact.constructions.transformer import ConstructedTransformer, sizes
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.judge.sentence_drawings import filling
@@ -64,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     if args.show_layer is not None and not 1 <= args.show_layer <= model.n_layers:
         raise UsageError(f"--show-layer {args.show_layer} is not a layer; this model has layers 1 to {model.n_layers}")
     if not args.json:
-        print("  ".join(f"{name} {value:,}" for name, value in claimed_sizes.built(model).items())
+        print("  ".join(f"{name} {value:,}" for name, value in sizes(model).items())
               + f"  ({model.backend})")
     for words in sentences:
         with single_thread():
@@ -72,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
         found = compare(grammar, model, words, traced)
         layer = None if args.show_layer is None else traced["layers"][args.show_layer - 1]
         if args.json:
-            print(json.dumps({**found, "model": {**claimed_sizes.built(model), "backend": model.backend},
+            print(json.dumps({**found, "model": {**sizes(model), "backend": model.backend},
                               **({} if layer is None else {"layer": layer})}, ensure_ascii=False, default=float))
         else:
             print_comparison(found)

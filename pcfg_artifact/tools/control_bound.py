@@ -17,7 +17,7 @@ from scipy import sparse
 from scipy.sparse.linalg import lsqr
 
 from pcfg_artifact.grammar.learning import learn_pcfg
-from pcfg_artifact.probing.control_labels import pair_labels
+from pcfg_artifact.probing.control_tasks import pair_labels
 from pcfg_artifact.system.progress import progress
 from pcfg_artifact.tools.arguments import add_treebank_arguments, load_treebank
 from pcfg_artifact.treebank.splits import split

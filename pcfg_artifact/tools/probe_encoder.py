@@ -30,10 +30,11 @@ from pcfg_artifact.metrics.schema import Metric, to_csv
 from pcfg_artifact.mlm.encoders import load_encoder
 from pcfg_artifact.probing.corpus import Corpus, Layer, unseen
 from pcfg_artifact.probing.probe_io import fitted_kind, probe_of, tensors_of
+from pcfg_artifact.probing.probe_scores import decode_all
 from pcfg_artifact.probing.probes import PROBES, FittedProbe, build_probes
 from pcfg_artifact.probing.representations import fitting_sentences
 from pcfg_artifact.probing.settings import ADJACENT, EOS
-from pcfg_artifact.probing.tasks import Task, decode_all, tree_task
+from pcfg_artifact.probing.tasks import Task, tree_task
 from pcfg_artifact.system import storage
 from pcfg_artifact.system.progress import progress
 from pcfg_artifact.tools.arguments import (

@@ -18,7 +18,7 @@ from pcfg_artifact.mlm.encoders import load_causal_lm, load_encoder, load_masked
 from pcfg_artifact.mlm.evaluation import predictions
 from pcfg_artifact.mlm.exact_comparison import Gap, MaskedSentence
 from pcfg_artifact.mlm.next_word_comparison import next_word_predictions, with_end
-from pcfg_artifact.probing.attended_distance import attended_distances
+from pcfg_artifact.probing.attention_heads import attended_distances
 from pcfg_artifact.probing.corpus import Corpus, Layer
 from pcfg_artifact.probing.probes import Probe
 from pcfg_artifact.probing.representations import extract

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pcfg_artifact.interventions.experiment import LayerOutcome, Masked, intervene
-from pcfg_artifact.interventions.intervention_data import Material
+from pcfg_artifact.interventions.intervention_data import InterventionData
 from pcfg_artifact.interventions.run_from_layer import layer_states
 from pcfg_artifact.mlm.encoders import load_masked_lm
 from pcfg_artifact.probing.probes import Probe
@@ -27,7 +27,7 @@ class LayerJob(NamedTuple):
 class InterventionContext:
     """What all layers share; the linear probe is among the probes."""
 
-    material: Material
+    data: InterventionData
     probes: Mapping[str, Probe]
     machine: Machine
     seed: int
@@ -36,13 +36,14 @@ class InterventionContext:
         """The interventions of all probes, and all controls, on one layer of the model in a folder."""
         model, _ = load_masked_lm(folder)
         model.to(device_of(self.machine))
-        m = self.material
-        train, test = ([states[layer] for states in layer_states(model, sentences)] for sentences in (m.train, m.test))
-        return intervene(model, layer, Masked(m.train, m.train_marginals, train),
-                         Masked(m.test, m.test_marginals, test), m.asked, self.probes, self.seed)
+        data = self.data
+        train, test = ([states[layer] for states in layer_states(model, sentences)]
+                       for sentences in (data.train, data.test))
+        return intervene(model, layer, Masked(data.train, data.train_marginals, train),
+                         Masked(data.test, data.test_marginals, test), data.questions, self.probes, self.seed)
 
 
 def intervene_on_layer(context: InterventionContext, job: LayerJob) -> tuple[LayerJob, LayerOutcome, float]:
-    """All ways and controls on one layer of one model, and the processor time."""
+    """All methods and controls on one layer of one model, and the processor time."""
     started = time.process_time()
     return job, context.outcome(job.folder, job.layer), time.process_time() - started

@@ -18,7 +18,7 @@ from pcfg_artifact.parsing.engine import inside_outside
 from pcfg_artifact.parsing.masks import Masking
 from pcfg_artifact.parsing.options import EngineOptions
 from pcfg_artifact.parsing.torch_engine import TorchEngine
-from pcfg_artifact.probing.attended_distance import attended_distances
+from pcfg_artifact.probing.attention_heads import attended_distances
 from pcfg_artifact.probing.linear_probe import LinearProbe
 from pcfg_artifact.probing.representations import extract
 from pcfg_artifact.probing.two_layer_probe import TwoLayerProbe

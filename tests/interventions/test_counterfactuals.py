@@ -11,11 +11,11 @@ from pcfg_artifact.grammar.sampling import sample_trees
 from pcfg_artifact.interventions.constructed import cleared_embeddings, observe_constructed
 from pcfg_artifact.interventions.counterfactuals import (
     MARGIN,
+    answer_questions,
     constituent_probabilities,
     log_ratio,
     masked_charts,
     masked_leaves,
-    questions,
     spans_in_question,
 )
 from pcfg_artifact.mlm.exact_comparison import MaskedSentence
@@ -46,7 +46,7 @@ def asked(sentences):
     marginals = [constituent_probabilities(chart) for chart in masked_charts(GRAMMAR, sentences)]
     spans = [found for width in (2, 3, 4) for found in spans_in_question(marginals, width, 12, 0)]
     assert len(spans) >= 10
-    return questions(GRAMMAR, sentences, spans)
+    return answer_questions(GRAMMAR, sentences, spans)
 
 
 def test_what_is_known_of_the_span_mixes_to_what_is_known_without(sentences, asked):
@@ -113,7 +113,7 @@ def test_the_positive_control_at_the_scale_of_craft(craft_grammar):
     spans = [found for width in (2, 3, 5) for found in spans_in_question(marginals, width, 2, 0)]
     assert len(spans) >= 4
     seen, worst = observe_constructed(RelativeInsideOutside(craft_grammar, 9), masked,
-                                      questions(craft_grammar, masked, spans))
+                                      answer_questions(craft_grammar, masked, spans))
     assert worst < 1e-9
     check_the_effect(seen)
 

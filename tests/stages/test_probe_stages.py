@@ -17,9 +17,9 @@ from pcfg_artifact.mlm.tokenizer import build_tokenizer
 from pcfg_artifact.parsing.charts import cell_bounds
 from pcfg_artifact.parsing.decoding import labelled_recall
 from pcfg_artifact.parsing.engine import inside_outside
+from pcfg_artifact.probing.control_tasks import sensitivity_metrics
 from pcfg_artifact.probing.probes import PROBES as REGISTRY
 from pcfg_artifact.probing.probes import check_names
-from pcfg_artifact.probing.selectivity import sensitivity_metrics
 from pcfg_artifact.run import config, pipeline, stage_folder
 from pcfg_artifact.run.corpora import read_corpora
 from pcfg_artifact.run.example_sentence import example_tree

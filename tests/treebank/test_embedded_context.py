@@ -19,9 +19,8 @@ from pcfg_artifact.parsing.decoding import labelled_recall
 from pcfg_artifact.parsing.engine import inside_outside
 from pcfg_artifact.parsing.scoring import span_f1
 from pcfg_artifact.probing.corpus import Corpus
-from pcfg_artifact.probing.measures import pearson
+from pcfg_artifact.probing.probe_scores import decode_all, pearson
 from pcfg_artifact.probing.representations import eos_rows, offsets_of, span_rows
-from pcfg_artifact.probing.tasks import decode_all
 from pcfg_artifact.treebank.reading import read_treebank
 from pcfg_artifact.treebank.splits import Split, split
 from pcfg_artifact.treebank.tree import Tree

@@ -7,7 +7,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast, RobertaConfig, RobertaForMaskedLM
 
 from pcfg_artifact.errors import UsageError
-from pcfg_artifact.probing.attended_distance import attended_distances
+from pcfg_artifact.probing.attention_heads import attended_distances
 from pcfg_artifact.probing.representations import (
     adjacent_rows,
     eos_rows,

@@ -1,15 +1,45 @@
-"""What a probe's scores are worth: how much better they are than its control task's, and than those of layer 0."""
+"""Control tasks: random labels that depend on the words alone, and what a probe's scores are worth beside theirs.
+
+Labels are hashed from the seed, so that no table of them is needed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
+
+import numpy as np
 
 from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.metrics.selection import ALL, BEST, LAST, Numbers
 from pcfg_artifact.probing.settings import EOS, TREEBANK
+from pcfg_artifact.system.random_streams import derive_seed
 
 TASK_OF = {"accuracy": "parsing", "pearson": "marginals"}  # measure of a control task -> table of the task's own scores
+
+
+@lru_cache(maxsize=1 << 20)
+def word_label(word: str, seed: int) -> int:
+    """phi(w), uniform on {-1, 0, 1}."""
+    return derive_seed(seed, "control word", word) % 3 - 1
+
+
+@lru_cache(maxsize=1 << 20)
+def pair_label(first: str, last: str, seed: int) -> float:
+    """phi(w1, w2), uniform on [0, 1)."""
+    return derive_seed(seed, "control pair", first, last) / 2**64
+
+
+def word_labels(sentences: Sequence[Sequence[str]], seed: int) -> np.ndarray:
+    """Labels of every word but the last of each sentence: the positions that have a relative depth."""
+    return np.array([word_label(word, seed) for words in sentences for word in words[:-1]], dtype=np.int64)
+
+
+def pair_labels(sentences: Sequence[Sequence[str]], width: int, seed: int) -> np.ndarray:
+    """Labels of every span of this width from its first and last word, by sentence and start."""
+    return np.array([pair_label(words[i], words[i + width - 1], seed)
+                     for words in sentences for i in range(len(words) - width + 1)], dtype=np.float32)
 
 
 def control_metrics(control: Iterable[Metric], probed: Iterable[Metric]) -> Iterator[Metric]:
@@ -28,8 +58,8 @@ def sensitivity_metrics(numbers: Numbers, model: str, probe: str) -> Iterator[Me
     Parsing: sentence F1 of the best layer less layer 0; selectivity of accuracy at its best layer.  Marginals, per
     span width: Pearson correlation of the last layer less layer 0; selectivity at the last layer.  Treebank text.
     """
-    def scores(**wanted: Any) -> list[Metric]:
-        return numbers.select({"model": model, "probe": probe, "setting": TREEBANK.name, **wanted})
+    def scores(**selected: Any) -> list[Metric]:
+        return numbers.select({"model": model, "probe": probe, "setting": TREEBANK.name, **selected})
 
     trees = {"table": "parsing", "input": EOS, "convention": "PB", "metric": "sentence_f1"}
     marginals = {"table": "marginals", "width": ALL, "metric": "pearson"}

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from pcfg_artifact.probing.attended_distance import attended_distance
+from pcfg_artifact.probing.attention_heads import attended_distance
 
 
 def pattern(*rows):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pcfg_artifact.probing.control_labels import pair_label, pair_labels, word_label, word_labels
+from pcfg_artifact.probing.control_tasks import pair_label, pair_labels, word_label, word_labels
 
 WORDS = [f"word{i}" for i in range(6000)]
 

@@ -1,8 +1,9 @@
-"""Logistic regression by L-BFGS, in coordinates in which its loss is nearly round.
+"""Least squares and logistic regression along the principal axes of the inputs.
 
-At first every example has the probabilities f of the classes, and the Hessian of the loss has, for class c and along
-principal axis d, the curvature f_c (1 - f_c) variance_d + penalty.  Weights are measured in units of its inverse root:
-hidden states vary a thousand times more along some directions than along others, and plain L-BFGS crawls there.
+In these coordinates least squares is one division, and the loss of a logistic regression is nearly round.  At first
+every example has the probabilities f of the classes, and the Hessian of the loss has, for class c and along principal
+axis d, the curvature f_c (1 - f_c) variance_d + penalty.  Weights are measured in units of its inverse root: hidden
+states vary a thousand times more along some directions than along others, and plain L-BFGS crawls there.
 """
 
 from __future__ import annotations
@@ -13,11 +14,50 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional
 
-from pcfg_artifact.probing.principal_axes import PrincipalAxes
+from pcfg_artifact.probing.standardisation import CHUNK
 
 PART = 4096  # examples at a time: scores and inputs stay in the cache of a core
 TOLERANCE = 1e-6  # nats an example
 MEMORY = 20  # steps that L-BFGS remembers
+
+
+@dataclass(frozen=True)
+class PrincipalAxes:
+    """Of inputs x (n, D): mean (D,), variances (D,) along the axes, and axes (D, D), one a column; all float64."""
+
+    mean: torch.Tensor
+    variances: torch.Tensor
+    axes: torch.Tensor
+
+    @classmethod
+    def of(cls, x: torch.Tensor) -> PrincipalAxes:
+        """In float64, since forming x^T x squares the condition of x."""
+        mean = x.mean(dim=0, dtype=torch.float64)
+        moments = torch.zeros((x.shape[1], x.shape[1]), dtype=torch.float64, device=x.device)
+        for chunk in x.split(CHUNK):
+            centred = chunk - mean
+            moments.addmm_(centred.T, centred)
+        variances, axes = torch.linalg.eigh(moments / len(x))
+        return cls(mean, variances.clamp(min=0), axes)
+
+    def rotate(self, x: torch.Tensor) -> None:
+        """Bring x (n, D) into these coordinates, in place."""
+        axes = self.axes.to(x.dtype)
+        for chunk in x.split(CHUNK):
+            chunk.copy_(chunk @ axes)
+
+    def least_squares(self, x: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Weights (D,) and bias () of the regression of targets (n,) on x.
+
+        Among equally good weights the smallest: directions without variance, up to rounding, get none.
+        """
+        mean = targets.mean()
+        parts = zip(x.split(CHUNK), (targets - mean).split(CHUNK), strict=True)
+        products = sum(((chunk - self.mean).T @ centred for chunk, centred in parts), torch.zeros_like(self.mean))
+        has_variance = self.variances > self.variances.max() * len(self.variances) * torch.finfo(torch.float64).eps
+        along = torch.where(has_variance, (self.axes.T @ products) / len(x) / self.variances, 0.0)
+        weights = self.axes @ along
+        return weights, mean - self.mean @ weights
 
 
 @dataclass(frozen=True)

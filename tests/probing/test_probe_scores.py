@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from pcfg_artifact.parsing.scoring import span_f1
-from pcfg_artifact.probing.measures import accuracy, best_line, majority_share, pearson, spearman
+from pcfg_artifact.probing.probe_scores import accuracy, best_line, majority_share, pearson, spearman
 from pcfg_artifact.probing.targets import decode, relative_depths
 from pcfg_artifact.treebank.binarise import binarise
 from pcfg_artifact.treebank.tree import Tree

@@ -5,9 +5,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from pcfg_artifact.probing.illustrations import scatter_plot
 from pcfg_artifact.probing.linear_probe import LinearProbe
-from pcfg_artifact.probing.measures import accuracy, majority_share, pearson
+from pcfg_artifact.probing.probe_scores import accuracy, majority_share, pearson, scatter_plot
 from pcfg_artifact.probing.standardisation import Standardisation
 from pcfg_artifact.probing.two_layer_probe import NetWeights, TwoLayerProbe, mean_losses, write_gradient
 from pcfg_artifact.system.random_streams import stream
