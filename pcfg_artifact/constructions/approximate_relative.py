@@ -19,11 +19,14 @@ stream then holds W+ W a instead of a, with no further layer and no further dime
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 
 from pcfg_artifact.approximation.restriction import select_symbols
-from pcfg_artifact.approximation.signs import SignRule, rule_named
+from pcfg_artifact.approximation.signs import SignRule, clip, rule_named
 from pcfg_artifact.approximation.transforms import Correlations, Transforms, inverse_of, transform_of_width
 from pcfg_artifact.constructions.relative import mark, root_layer
 from pcfg_artifact.constructions.rules import inside_matrices, left_sibling_matrices, right_sibling_matrices
@@ -86,37 +89,60 @@ def claimed_sizes(n_interminals: int, rank: int | None, L: int) -> dict[str, int
 def approximate_plan(grammar: PCFG, max_length: int, interminals: np.ndarray, preterminals: np.ndarray,
                      transforms: Transforms | None, rule: SignRule, bound: float = BOUND) -> Plan:
     """All weights, layer by layer: L-1 inside, one for the root, L-2 outside, ceil(|P~|/H) for single words."""
+    symbols = Symbols(interminals, leaf_symbols(grammar, interminals), preterminals, np.zeros(len(preterminals)))
+    n_heads = len(interminals) if transforms is None else len(next(iter(transforms.values())))
+    return two_width_plan(grammar, max_length, symbols, n_heads, transforms, rule, bound)
+
+
+@dataclass(frozen=True, eq=False)
+class Symbols:
+    """What a construction with blocks of two widths computes: `interminals` on two and more words; on single words the
+    inside probabilities of `leaves` and the outside ones of `preterminals`, which are `word_root` if it is alone."""
+
+    interminals: np.ndarray
+    leaves: np.ndarray
+    preterminals: np.ndarray
+    word_root: np.ndarray
+
+
+def two_width_plan(grammar: PCFG, max_length: int, symbols: Symbols, n_heads: int, transforms: Transforms | None = None,
+                   rule: SignRule = clip, bound: float = BOUND) -> Plan:
+    """All weights with at most `n_heads` heads a layer (two for the root): where a width has more symbols, several
+    layers compute it, since none of them reads what another writes."""
     L = checked_length(max_length)
-    leaves = leaf_symbols(grammar, interminals)
-    symbols = [leaves] + [interminals] * (L - 1)  # of the inside block of every offset
-    space = Space([*((("inside", l), len(symbols[l])) for l in range(L)),
+    interminals, preterminals = symbols.interminals, symbols.preterminals
+    children = [symbols.leaves] + [interminals] * (L - 1)  # of the inside block of every offset
+    space = Space([*((("inside", l), len(children[l])) for l in range(L)),
                    *((("outside", l), len(interminals)) for l in range(1, L)), (("outside", 0), len(preterminals)),
                    ("constant", 1)], unions={"outside": (("outside", min(1, L - 1)), ("outside", 0))})
-    positions = approximate_positions(L, len(interminals), len(leaves), bound)
-    roots = [np.zeros(len(preterminals))] + [grammar.root[interminals]] * (L - 1)  # cut to I~, not renormalised
-
+    positions = approximate_positions(L, len(interminals), len(symbols.leaves), bound)
+    roots = [symbols.word_root] + [grammar.root[interminals]] * (L - 1)  # cut to I~, not renormalised
     projected = None if transforms is None else [None] + [transform_of_width(transforms, l + 1) for l in range(1, L)]
+
+    def parts(l: int) -> Iterator[slice]:
+        """The symbols of a layer; W mixes all of them in each head."""
+        n = len(interminals) if l else len(preterminals)
+        step = n if projected is not None and l else n_heads
+        return (slice(first, min(first + step, n)) for first in range(0, n, step))
+
     layers = []
     for l in range(1, L):
-        heads = inside_heads(grammar, l, interminals, symbols)
-        layers.append(layer_of(space, positions, l, heads, ("inside", l), inside_bias(L, l, bound), projected, rule))
+        for part in parts(l):
+            heads = inside_heads(grammar, l, interminals[part], children)
+            layers.append(layer_of(space, positions, l, heads, part, ("inside", l), inside_bias(L, l, bound),
+                                   projected, rule))
     layers.append(root_layer(space, positions, roots))
-    for l in range(L - 2, 0, -1):
-        heads = outside_heads(grammar, l, L, interminals, interminals, symbols)
-        layers.append(layer_of(space, positions, l, heads, ("outside", l), outside_bias(L, l, bound), projected, rule))
-    # single words: as many heads as the other layers have, so in several layers; none of them reads what they write
-    n_heads = len(interminals) if transforms is None else len(next(iter(transforms.values())))
-    for first in range(0, len(preterminals) if L > 1 else 0, n_heads):
-        chunk = slice(first, min(first + n_heads, len(preterminals)))
-        heads = outside_heads(grammar, 0, L, preterminals[chunk], interminals, symbols)
-        layers.append(layer_of(space, positions, 0, heads, ("outside", 0), outside_bias(L, 0, bound), projected, rule,
-                               writes=unit_columns(np.arange(len(preterminals))[chunk], len(preterminals))))
+    for l in range(L - 2, -1, -1):
+        for part in parts(l):
+            heads = outside_heads(grammar, l, L, (interminals if l else preterminals)[part], interminals, children)
+            layers.append(layer_of(space, positions, l, heads, part, ("outside", l), outside_bias(L, l, bound),
+                                   projected, rule))
     constant = space["constant"].start
     return Plan(
-        space=space, layers=tuple(layers), leaf_blocks=(("inside", 0),), leaf_symbols=leaves,
+        space=space, layers=tuple(layers), leaf_blocks=(("inside", 0),), leaf_symbols=symbols.leaves,
         position_rows=((constant,), *((constant, mark(space, i)) for i in range(1, L + 1))),
-        inside=Readout(tuple(("inside", l) for l in range(L)), tuple(symbols), row=lambda i, j: j),
-        outside=Readout(tuple(("outside", l) for l in range(L)), (preterminals, *symbols[1:]), row=lambda i, j: i),
+        inside=Readout(tuple(("inside", l) for l in range(L)), tuple(children), row=lambda i, j: j),
+        outside=Readout(tuple(("outside", l) for l in range(L)), (preterminals, *children[1:]), row=lambda i, j: i),
         n_before=1, n_after=0)
 
 
@@ -190,18 +216,17 @@ def outside_heads(grammar: PCFG, l: int, L: int, children: np.ndarray, parents: 
     return keys, queries
 
 
-def layer_of(space: Space, positions: RelativePositions, l: int, heads: KeysAndQueries, target: tuple[str, int],
-             bias: np.ndarray, projected: list | None, rule: SignRule, writes: HeadMatrices | None = None
-             ) -> LayerWeights:
-    """The layer that writes `target`: heads mixed by W of its offset where there is one, and its sign rule."""
+def layer_of(space: Space, positions: RelativePositions, l: int, heads: KeysAndQueries, part: slice,
+             target: tuple[str, int], bias: np.ndarray, projected: list | None, rule: SignRule) -> LayerWeights:
+    """The layer whose heads write the coordinates `part` of `target`, or all of them, mixed by W, and its sign rule."""
     keys, queries = heads
     transform = projected[l] if projected is not None else None
     if transform is not None:
         mixed = {id(q.matrices): q.matrices.mixed(transform) for q in queries}
         queries = tuple(Query(q.key, q.source, mixed[id(q.matrices)]) for q in queries)
         writes = HeadMatrices.from_dense(inverse_of(transform).T[:, :, None])
-    elif writes is None:
-        writes = unit_columns(np.arange(space.width(target)), space.width(target))
+    else:
+        writes = unit_columns(np.arange(part.start, part.stop), space.width(target))
     one = np.ones((1, 1))
     groups = [RelativeHeads(keys, queries, (HeadValue(target, writes, "constant", one),))]
     if projected is not None and not rule.clips_keys:  # ReLU(x) - ReLU(-x) = x

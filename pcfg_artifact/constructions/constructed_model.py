@@ -19,6 +19,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from pcfg_artifact.constructions.approximate_relative import ApproximateInsideOutside
 from pcfg_artifact.constructions.hard import HardAttentionInsideOutside
+from pcfg_artifact.constructions.merged_relative import MergedInsideOutside
 from pcfg_artifact.constructions.relative import RelativeInsideOutside
 from pcfg_artifact.constructions.transformer import ConstructedTransformer
 from pcfg_artifact.errors import ArtifactError, UsageError
@@ -27,7 +28,7 @@ from pcfg_artifact.grammar.pcfg import PCFG
 WEIGHTS, CARD = "model.safetensors", "README.md"
 TRANSFORM = "transforms."  # prefix of low-rank transforms, by width
 CONSTRUCTIONS = {kind.__name__: kind for kind in (HardAttentionInsideOutside, RelativeInsideOutside,
-                                                  ApproximateInsideOutside)}
+                                                  ApproximateInsideOutside, MergedInsideOutside)}
 PAPER = "Do Transformers Parse while Predicting the Masked Word? (Zhao, Panigrahi, Ge, Arora, EMNLP 2023)"
 ARRAYS = ("root", "binary", "binary_prob", "lexical", "lexical_prob", "symbol_counts", "word_counts")
 NAMES = ("interminals", "preterminals", "words")  # of a grammar in config.json, as are ARRAYS

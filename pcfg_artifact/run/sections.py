@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import MISSING, asdict, fields
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field
@@ -109,6 +109,7 @@ class ConstructConfig:
     n_training: Count  # treebank sentences from which transforms are learned
     n_parsed: Count  # treebank test sentences that the approximate models parse
     n_dense: CountOrZero  # of them, the longest also go through full matrices
+    merged_smoothing: ShareOrZero | None = None  # back-off in merged grammars; None: their transformer is not built
 
 
 @dataclass(frozen=True, config=CLOSED)
@@ -277,5 +278,11 @@ class Profile:
 
 
 def as_json(section: Any) -> dict[str, Any]:
-    """A config section as plain JSON values, for manifests and fingerprints."""
-    return asdict(section)
+    """A config section as plain JSON values, for manifests and fingerprints.
+
+    A field that has a default was added after runs had been recorded: at its default it is left out, so that those runs
+    are still runs of the same settings.
+    """
+    unused = {field.name for field in fields(section)
+              if field.default is not MISSING and getattr(section, field.name) == field.default}
+    return {name: value for name, value in asdict(section).items() if name not in unused}

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from pcfg_artifact.approximation.merging import choose_classes, merge_symbols
 from pcfg_artifact.approximation.transforms import Correlations
-from pcfg_artifact.constructions import approximate_relative, hard, relative
+from pcfg_artifact.constructions import approximate_relative, hard, merged_relative, relative
 from pcfg_artifact.constructions.agreement import (
     CHARTS,
     Agreement,
@@ -20,6 +21,7 @@ from pcfg_artifact.constructions.agreement import (
 from pcfg_artifact.constructions.approximate_relative import ApproximateInsideOutside
 from pcfg_artifact.constructions.chart_trace import example
 from pcfg_artifact.constructions.hard import HardAttentionInsideOutside
+from pcfg_artifact.constructions.merged_relative import MergedInsideOutside
 from pcfg_artifact.constructions.relative import RelativeInsideOutside
 from pcfg_artifact.constructions.transformer import ConstructedTransformer, sizes
 from pcfg_artifact.errors import StageError
@@ -41,6 +43,7 @@ from pcfg_artifact.treebank.tree import Tree
 
 CLOSE = 1e-9  # a span's error against the whole pass of the algorithm; projection may cancel a span to noise
 BATCH = 32  # sentences that an approximate model parses at once
+MERGED_PARSED = 10  # treebank sentences that the transformer of a merged grammar parses, beside the sampled ones
 
 
 @single_thread()  # two threads took 37 s of processor time for 9 beside other work
@@ -56,6 +59,9 @@ def run(cfg: ConstructConfig, inputs: Inputs, out: StageDir, machine: Machine) -
     for variant in VARIANTS:
         metrics += approximate_metrics(variant, inputs.pcfg(variant), train[:cfg.n_training], sampled,
                                        test[:cfg.n_parsed], cfg, machine)
+        if cfg.merged_smoothing is not None:
+            parsed = [tree.words() for tree in test[:MERGED_PARSED]]
+            metrics += merged_metrics(variant, inputs.pcfg(variant), cfg.merged_smoothing, parsed + sampled, cfg)
     out.write_metrics(metric.at(seed=cfg.seed) for metric in metrics)
 
 
@@ -143,6 +149,29 @@ def approximate_metrics(variant: str, grammar: PCFG, train: list[list[str]], sam
         for name in CHARTS:
             yield Metric(table="agreement", grammar=variant, model="low_rank_dense", metric=name,
                          value=agreement.worst(name), n=len(longest), unit="relative_error")
+
+
+def merged_metrics(variant: str, grammar: PCFG, smoothing: float, sentences: list[list[str]], cfg: ConstructConfig
+                   ) -> Iterator[Metric]:
+    """The transformer of the merged grammar against exact inference in it, whose F1 is in the table of approximations.
+
+    A merged grammar has a rule for every triple of classes: a sentence of 25 words takes about a second.
+    """
+    classes = choose_classes(grammar, min(cfg.n_interminals, grammar.n_interminals),
+                             min(cfg.n_preterminals, grammar.n_preterminals))
+    merged = merge_symbols(grammar, classes, smoothing)
+    model = MergedInsideOutside(merged, cfg.max_length, backend="structured")
+    agreement, one_mask = Agreement(cfg.max_length), 0.0
+    for sentence in progress(sentences, total=len(sentences), desc=f"merged, {variant}"):
+        embeddings, chart = model(sentence), inside_outside(merged, [sentence], outside="full")[0]
+        agreement.add(*map(entry_errors, model.read_charts(embeddings), linear(chart)))
+        expected = word_distributions(merged, chart)
+        one_mask = max(one_mask, float(entry_errors(model.word_distributions(embeddings), expected).max()))
+    named: dict[str, Any] = {"grammar": variant, "model": "merged"}
+    claimed = merged_relative.claimed_sizes(merged.n_interminals, merged.n_preterminals, cfg.max_length, model.n_heads)
+    yield from size_metrics(model, claimed, **named)
+    yield from error_metrics(model, agreement, cfg.lengths, **named)
+    yield Metric(table="agreement", metric="one_mask", value=one_mask, n=len(sentences), unit="relative_error", **named)
 
 
 def size_metrics(built: ConstructedTransformer, claimed: dict[str, int], **named: Any) -> Iterator[Metric]:

@@ -2,7 +2,8 @@
 
 Prints its size, the largest error of its charts against Inside-Outside, the probability of a sentence and the tree
 that the transformer finds.  Models: 3.1 (hard attention), 3.2 (relative positions), few (few non-terminals), low-rank
-(the same through transforms learned from sentences that the grammar generates).
+(the same through transforms learned from sentences that the grammar generates), merged
+(symbols joined into classes, which needs a grammar learned from trees).
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from pcfg_artifact.approximation.merging import choose_classes, merge_symbols
 from pcfg_artifact.constructions.agreement import approximate_errors, entry_errors, linear
 from pcfg_artifact.constructions.approximate_relative import ApproximateInsideOutside
 from pcfg_artifact.constructions.chart_trace import example
 from pcfg_artifact.constructions.constructed_model import ConstructedModel
 from pcfg_artifact.constructions.hard import HardAttentionInsideOutside
+from pcfg_artifact.constructions.merged_relative import MergedInsideOutside
 from pcfg_artifact.constructions.relative import RelativeInsideOutside
 from pcfg_artifact.constructions.transformer import ConstructedTransformer, sizes
 from pcfg_artifact.errors import UsageError
@@ -32,7 +35,8 @@ from pcfg_artifact.tools.sentences import add_text_arguments, read_sentences
 from pcfg_artifact.treebank.tree import bracketed
 
 EXAMPLE = 'run_all.sh construct --grammar my_grammar "the cell divides ." --show-layer 2'
-MODELS = ("3.1", "3.2", "few", "low-rank")
+MODELS = ("3.1", "3.2", "few", "low-rank", "merged")
+SMOOTHING = 1e-4  # share of the back-off in a merged grammar, as in the profiles
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,9 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_text_arguments(parser)
     parser.add_argument("--model", choices=MODELS, default="3.2", help="which construction (3.2)")
     parser.add_argument("--max-length", type=int, metavar="L", help="longest sentence it takes (the longest of these)")
-    parser.add_argument("--interminals", type=int, default=20, metavar="N", help="few, low-rank: in-terminals (20)")
-    parser.add_argument("--preterminals", type=int, default=45, metavar="N", help="and pre-terminals predicted (45)")
+    parser.add_argument("--interminals", type=int, default=20, metavar="N",
+                        help="in-terminals of the models with few symbols (20)")
+    parser.add_argument("--preterminals", type=int, default=45, metavar="N", help="their pre-terminals (45)")
     parser.add_argument("--rank", type=int, default=15, metavar="K", help="low-rank: of the transforms (15)")
+    parser.add_argument("--heads", type=int, metavar="H", help="merged: at most so many a layer, in more layers")
     parser.add_argument("--backend", choices=("auto", "dense", "structured"), default="auto", help="(auto)")
     parser.add_argument("--show-layer", type=int, metavar="LAYER", help="print the spans that a layer fills (from 1)")
     parser.add_argument("--save", type=named_path, metavar="DIR",
@@ -93,6 +99,11 @@ def build(grammar: PCFG, max_length: int, args: argparse.Namespace) -> Construct
         return HardAttentionInsideOutside(grammar, max_length, backend=args.backend)
     if args.model == "3.2":
         return RelativeInsideOutside(grammar, max_length, backend=args.backend)
+    if args.model == "merged":
+        classes = choose_classes(grammar, min(args.interminals, grammar.n_interminals),
+                                 min(args.preterminals, grammar.n_preterminals))
+        return MergedInsideOutside(merge_symbols(grammar, classes, SMOOTHING), max_length, args.heads,
+                                   backend=args.backend)
     rank = min(args.rank, args.interminals, grammar.n_interminals) if args.model == "low-rank" else None
     return ApproximateInsideOutside(grammar, max_length, args.interminals, args.preterminals, rank,
                                     backend=args.backend)
@@ -104,8 +115,9 @@ def compare(grammar: PCFG, model: ConstructedTransformer, words: list[str], trac
     if isinstance(model, ApproximateInsideOutside):
         errors, against = list(approximate_errors(model, words, charts)), "the approximate recursion"
     else:
-        engine = inside_outside(grammar, [words], outside="full")[0]
-        errors, against = list(map(entry_errors, charts, linear(engine))), "Inside-Outside"
+        engine = inside_outside(model.grammar, [words], outside="full")[0]
+        errors = list(map(entry_errors, charts, linear(engine)))
+        against = "Inside-Outside" if model.grammar is grammar else "Inside-Outside of the merged grammar"
     probability = float(charts[0][0, -1] @ charts[1][0, -1])
     is_possible = probability > 0
     return {"words": words, "against": against, "largest_relative_error": dict(zip(

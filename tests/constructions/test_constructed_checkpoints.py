@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from pcfg_artifact.constructions.approximate_relative import ApproximateInsideOutside
 from pcfg_artifact.constructions.constructed_model import ConstructedModel, register_with_transformers
 from pcfg_artifact.constructions.hard import HardAttentionInsideOutside
+from pcfg_artifact.constructions.merged_relative import MergedInsideOutside
 from pcfg_artifact.constructions.relative import RelativeInsideOutside
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
@@ -29,6 +30,7 @@ BUILDERS = {
                                                                    dtype=torch.float32, rescale=True),
     "few symbols": lambda: ApproximateInsideOutside(GRAMMAR, 4, 1, 2, None),
     "low rank": lambda: ApproximateInsideOutside(GRAMMAR, 4, 2, 2, 1),
+    "merged": lambda: MergedInsideOutside(GRAMMAR, 4, n_heads=2),
 }
 
 

@@ -5,6 +5,7 @@ import pytest
 
 from pcfg_artifact.errors import ConfigError
 from pcfg_artifact.run import config, pipeline
+from pcfg_artifact.run.sections import as_json
 
 
 @pytest.mark.parametrize("name", config.profile_names())
@@ -77,3 +78,10 @@ def test_a_number_with_an_exponent_can_be_set():
     profile = config.load_profile("smoke", ["pretrain.learning_rate=2e-3", "sample.n_validation=1e2"])
     assert profile.pretrain.learning_rate == 0.002
     assert profile.sample.n_validation == 100
+
+
+def test_a_setting_that_came_after_the_records_changes_their_settings_only_where_it_is_used():
+    off = as_json(config.load_profile("smoke", ["construct.merged_smoothing=null"]).construct)
+    on = as_json(config.load_profile("smoke", ["construct.merged_smoothing=0.01"]).construct)
+    assert "merged_smoothing" not in off
+    assert on == {**off, "merged_smoothing": 0.01}

@@ -16,7 +16,8 @@ from pcfg_artifact.run.stage_folder import Folder
 
 SMALL = ["sample.n_pretraining=10", "sample.n_validation=300", "sample.n_probe_train=5", "sample.n_probe_test=5",
          "construct.lengths=[5, 8]", "construct.n_per_length=1", "construct.n_training=60", "construct.n_parsed=12",
-         "construct.n_interminals=3", "construct.n_preterminals=4", "construct.rank=2"]
+         "construct.n_interminals=3", "construct.n_preterminals=4", "construct.rank=2",
+         "construct.merged_smoothing=0.0001"]
 
 
 @pytest.fixture(scope="module")
@@ -58,9 +59,11 @@ def test_every_construction_is_measured_and_agrees(numbers):
     theorems = {"table": "agreement", "model": ["theorem_3.1", "theorem_3.2"]}
     approximations = {"table": "agreement", "model": ["few", "low_rank"], "grammar": ["vm", "novm"]}
     dense = {"table": "agreement", "model": "low_rank_dense", "grammar": ["vm", "novm"]}
-    for models in (theorems, approximations, dense):
+    merged = {"table": "agreement", "model": "merged", "grammar": ["vm", "novm"]}
+    for models in (theorems, approximations, dense, merged):
         assert all(m.value <= 1e-9 for m in numbers.select({**models, "metric": ["inside", "outside"]}))
-    assert all(m.value <= 1e-9 for m in numbers.select({**theorems, "metric": "one_mask"}))
+    assert all(m.value <= 1e-9 for models in (theorems, merged)
+               for m in numbers.select({**models, "metric": "one_mask"}))
     assert all(m.value == 1 for m in numbers.select({**approximations, "metric": "spans_within_1e-9"}))
     for model in ("theorem_3.1", "theorem_3.2"):
         by_layer = numbers.select({**theorems, "model": model, "layer": "all", "metric": "inside_or_outside"})
@@ -76,6 +79,8 @@ def test_sizes_stand_beside_the_claims(finished, numbers):
     assert sizes["", "theorem_3.2", "dimensions", "built"] == 2 * n * 12 + 1
     assert sizes["", "theorem_3.1", "dimensions", "built"] == (4 * n + 1) * 12
     assert sizes["vm", "low_rank", "heads", "built"] == 2
+    assert sizes["vm", "merged", "heads", "built"] == sizes["vm", "few", "heads", "built"] == 3
+    assert sizes["vm", "merged", "dimensions", "built"] == sizes["vm", "merged", "dimensions", "claimed"]
     for grammar, model, metric, group in sizes:
         if group == "built" and metric in ("layers", "heads"):
             assert sizes[grammar, model, metric, "built"] <= sizes[grammar, model, metric, "claimed"]
@@ -93,7 +98,7 @@ def test_the_example_is_the_parse_of_inside_outside_with_every_cell_filled_once(
     assert len(outside) == len(set(outside)) == n * (n + 1) // 2
 
 
-@pytest.mark.parametrize("model", ["3.1", "3.2", "few", "low-rank"])
+@pytest.mark.parametrize("model", ["3.1", "3.2", "few", "low-rank", "merged"])
 def test_the_tool_prints_sizes_errors_and_the_parse(finished, model, tmp_path, capsys):
     picture = tmp_path / "filling.png"
     arguments = ["construct", "--grammar", str(finished / "grammar" / "novm"), "the dog saw a cat", "--model", model,
