@@ -50,8 +50,8 @@ MEASURING = (
           (*MODELS, "approximation", "mlm", "parsing", "probing", "workers")),
     Stage("intervene", ("grammar", "sample", "pretrain", "probe"),
           "change what probes read and compare the models with exact counterfactuals",
-          (*MODELS, "metrics/selection.py", "approximation", "constructions", "interventions", "mlm", "parsing", "probing",
-           "workers")),
+          (*MODELS, "metrics/selection.py", "approximation", "constructions", "interventions", "mlm",
+           "parsing", "probing", "workers")),
     Stage("dynamics", ("grammar", "sample", "marginals", "pretrain", "probe", "incremental", "intervene"),
           "follow the base model, masked and causal, through its training", (*PROBES, "interventions", "mlm")),
 )

@@ -75,7 +75,7 @@ def build_context(cfg: DynamicsConfig, inputs: Inputs, machine: Machine) -> Chec
                  options=EngineOptions(n_threads=machine.n_workers))
     linear = build_probes((LINEAR,), probe)
     interventions = InterventionContext(data, linear, machine, cfg.seed)
-    followed = {base: Followed(moptions_words(cfg, grammar, inputs, machine, options), train, test,
+    followed = {base: Followed(masked_words(cfg, grammar, inputs, machine, options), train, test,
                                best_layer(inputs, base, shown_probe(LINEAR, probe["probes"])), interventions)}
     for causal in (name for name in causal_folders(inputs["pretrain"]) if masked_counterpart(name) == base):
         followed[causal] = Followed(words_ahead(cfg, grammar, inputs, machine, options),
