@@ -10,9 +10,11 @@ from pcfg_artifact.errors import TreebankError, UsageError
 from pcfg_artifact.judge.judge import MINIMUM_SEEDS, Run, why_not_applicable
 from pcfg_artifact.run import freshness
 from pcfg_artifact.run.expected import expected_hash, load_record, settings_hash
-from pcfg_artifact.run.refusals import scratch_bytes, shapes_of
+from pcfg_artifact.run.refusals import scratch_bytes
 from pcfg_artifact.run.sections import Profile, as_json
 from pcfg_artifact.run.stage_folder import Manifest
+from pcfg_artifact.run.training_plan import duration, training_lines
+from pcfg_artifact.system.machine import read_hardware
 from pcfg_artifact.treebank.reading import source_hash
 
 # Inputs that are not stages: the trees, and what verify compares with.
@@ -96,12 +98,12 @@ def describe(profile: Profile, out: Path, stages: Sequence[Stage], *, force: boo
         if planned.reason:
             total_seconds += seconds
             total_megabytes += megabytes
-        lines.append(f"{planned.stage.name:<12} {'run' if planned.reason else 'skip':<7} {_duration(seconds):>9} "
+        lines.append(f"{planned.stage.name:<12} {'run' if planned.reason else 'skip':<7} {duration(seconds):>9} "
                      f"{megabytes:>6,.0f} MB  {planned.reason or 'done: same code, same config, same inputs'}")
-    lines.append(f"{'to do':<12} {'':<7} {_duration(total_seconds):>9} {total_megabytes:>6,.0f} MB  "
+    lines.append(f"{'to do':<12} {'':<7} {duration(total_seconds):>9} {total_megabytes:>6,.0f} MB  "
                  f"estimated for the profile as it stands, on {profile.cost['machine']}")
     if any(stage.name == "pretrain" for stage in stages):
-        lines += _training_lines(profile)
+        lines += training_lines(profile, read_hardware(out))
     lines += [f"{stage.name}: {size / 1e9:,.2f} GB of hidden states on disk at a time, given back at its end"
               for stage in stages if (size := scratch_bytes(profile, stage.name)) > 1e9]
     lines += [line for stage in stages if stage.name == "verify" for line in _judge_lines(profile, stage)]
@@ -127,29 +129,3 @@ def _judge_lines(profile: Profile, verify: Stage) -> list[str]:
         return [f"verify will evaluate the claims and compare no number: seed {seed} is not recorded, and to judge "
                 f"another seed {MINIMUM_SEEDS} recorded ones are needed (there are {seeds})"]
     return [f"verify will compare the means of all numbers with seeds {seeds}; seed {seed} is not recorded"]
-
-
-def _training_lines(profile: Profile) -> list[str]:
-    """What each model of the profile takes, by arithmetic: sizes come from `cost.training`, speeds from estimate.py."""
-    from pcfg_artifact.mlm import estimate as speeds  # here, because it brings transformers
-    from pcfg_artifact.mlm.estimate import estimate
-
-    cfg, about = profile.pretrain, profile.cost["training"]
-    lines = [f"pre-training, for {about['words']:,} words and sentences of {about['mean_length']} words on average, "
-             f"{about['processes']} {about['device']} process(es) a model:"]
-    for name, shape in shapes_of(profile).items():
-        cost = estimate(shape, steps=cfg.steps, batch_size=cfg.batch_size, batch_tokens=cfg.batch_tokens,
-                        mean_length=about["mean_length"], mask_rate=cfg.mask_rate, packing=cfg.packing,
-                        device=about["device"], n_processes=about["processes"])
-        lines.append(f"  {name:<10} {cost.steps:>7,} steps {_duration(cost.seconds):>9} {cost.megabytes:>8,.0f} MB of "
-                     f"memory a process")
-    device = about["device"]
-    lines.append(f"  at {speeds.OPERATIONS_PER_SECOND[device]:.0e} operations/s a process and "
-                 f"{1000 * speeds.SECONDS_PER_LAYER[device]:g} ms a layer and step ({speeds.SOURCE[device]})")
-    return lines
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

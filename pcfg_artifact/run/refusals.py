@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from pcfg_artifact.run import stage_folder
 from pcfg_artifact.run.config import profile_names
 from pcfg_artifact.run.sections import Profile
 from pcfg_artifact.run.stage_folder import Manifest
+from pcfg_artifact.run.training_plan import memory_problems, shapes_of
 from pcfg_artifact.system import machine
 from pcfg_artifact.system.progress import progress
 from pcfg_artifact.treebank import splits
@@ -29,6 +29,7 @@ def refuse_early(profile: Profile, out: Path, stages: Sequence[str], force: bool
     problems = machine.machine_problems(hardware, need)
     if "pretrain" in stages:
         shapes_of(profile)  # an impossible one is a ConfigError
+        problems += memory_problems(profile, hardware)
         n_processes = machine.training_processes(hardware, need)
         if n_processes > profile.pretrain.batch_size:
             problems.append(f"{n_processes} processes would share batches of {profile.pretrain.batch_size} rows; lower "
@@ -49,14 +50,6 @@ def refuse_early(profile: Profile, out: Path, stages: Sequence[str], force: bool
         raise UsageError("this run cannot succeed:\n" + "\n".join(f"- {problem}" for problem in problems))
     unused = machine.unused_gpu(hardware) if profile.machine.device == "auto" else None
     return f"running on the CPU: {unused}" if unused else None
-
-
-def shapes_of(profile: Profile) -> dict[str, Any]:
-    """The models of the profile as transformers' configs, for as many words as its costs assume."""
-    from pcfg_artifact.mlm.objectives import config_of  # here, because it brings transformers
-
-    cfg = profile.pretrain
-    return {name: config_of(name, cfg, profile.cost["training"]["words"]) for name in cfg.all_models}
 
 
 def scratch_bytes(profile: Profile, stage: str) -> int:

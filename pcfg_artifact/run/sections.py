@@ -26,6 +26,7 @@ def _without_repeats(names: tuple[str, ...]) -> tuple[str, ...]:
 NamesOrNone = Annotated[tuple[str, ...], AfterValidator(_without_repeats)]
 Names = Annotated[NamesOrNone, Field(min_length=1)]
 
+READ_TOKENS = 2_048  # where `batch_tokens: auto` has no GPU to ask; what a CPU's caches like
 CLOSED = ConfigDict(extra="forbid")  # of every section
 
 
@@ -129,7 +130,8 @@ class PretrainConfig:
     mask_rate: Share
     corruption: Literal["mask", "80/10/10"]
     batch_size: Count  # rows (sentences or blocks) of a global batch, over all processes and micro-batches
-    batch_tokens: Count  # padded tokens of one micro-batch of one process: memory and speed, not results
+    # Padded tokens of one micro-batch of one process: memory and speed, not results; auto: as many as a GPU holds.
+    batch_tokens: Count | Literal["auto"]
     steps: Count  # training stops here
     schedule_steps: Count  # the learning rate reaches zero here
     warmup_steps: CountOrZero
@@ -149,8 +151,13 @@ class PretrainConfig:
 
     @property
     def all_models(self) -> tuple[str, ...]:
-        """Every model that is trained, in the order of training."""
+        """Every model that is trained, in the order of training: the causal ones, which are not the paper's, last."""
         return (*self.models, *self.causal_models)
+
+    @property
+    def read_tokens(self) -> int:
+        """Padded tokens that a model reads at a time where nothing is trained."""
+        return READ_TOKENS if self.batch_tokens == "auto" else self.batch_tokens
 
 
 @dataclass(frozen=True, config=CLOSED)

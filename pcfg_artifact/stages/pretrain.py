@@ -88,7 +88,7 @@ def next_word_distances(cfg: PretrainConfig, grammar: PCFG, inputs: Inputs, out:
     words = [np.asarray(sentences.row(int(s)), np.int64) for s in chosen]
     models = {name: load_causal_lm(out.path(f"models/{name}"))[0].to(machine.device) for name in cfg.causal_models}
     loss = unigram_next_word_loss(grammar, unigram(grammar), words)
-    gaps = next_word_gaps(grammar, models, words, cfg.batch_tokens, progress)
+    gaps = next_word_gaps(grammar, models, words, cfg.read_tokens, progress)
     return {name: next_word_distance(len(words), distance_metrics(gap, loss, table="next_words", model=name))
             for name, gap in gaps.items()}
 
@@ -152,7 +152,7 @@ def against_optimum(cfg: PretrainConfig, grammar: PCFG, inputs: Inputs, out: Sta
                                   value=float(losses.mean()), n=len(losses), unit="nats"))
         for name, model in models.items():
             gaps = {s: Gap.between(predicted, exact[s], targets[s])
-                    for s, predicted in predictions(model, masked, cfg.batch_tokens)}
+                    for s, predicted in predictions(model, masked, cfg.read_tokens)}
             gap = Gap.join([gaps[s] for s in range(len(masked))])
             named: dict[str, Any] = {"table": "masked_words", "model": name, "input": masks, "seed": cfg.seed}
             metrics += distance_metrics(gap, unigram_loss, **named)

@@ -142,6 +142,7 @@ class Hardware:
     cuda: str | None  # what torch was built for; None is a CPU build
     capabilities: tuple[tuple[int, int], ...] = ()  # of the GPUs: what code they can run
     built_for: tuple[str, ...] = ()  # what code torch holds: sm_75, .., compute_120
+    gpu_memory_gb: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -164,7 +165,7 @@ def read_hardware(out: Path) -> Hardware:
                     disk_gb=shutil.disk_usage(place).free / GB, place=place, can_write=os.access(place, os.W_OK),
                     shared_gb=shutil.disk_usage(SHARED_MEMORY).total / GB if SHARED_MEMORY.is_dir() else None,
                     gpus=gpus.names, driver=driver, cuda=gpus.cuda, capabilities=gpus.capabilities,
-                    built_for=gpus.built_for)
+                    built_for=gpus.built_for, gpu_memory_gb=gpus.memory_gb)
 
 
 # ---- what would fail ------------------------------------------------------------------------------------------------
@@ -254,6 +255,7 @@ class Gpus(NamedTuple):
     cuda: str | None = None
     capabilities: tuple[tuple[int, int], ...] = ()
     built_for: tuple[str, ...] = ()
+    memory_gb: tuple[float, ...] = ()
 
 
 def _gpus() -> Gpus:
@@ -264,7 +266,8 @@ def _gpus() -> Gpus:
         usable = torch.cuda.device_count() if torch.cuda.is_available() else 0
         return Gpus(tuple(torch.cuda.get_device_name(i) for i in range(usable)), torch.version.cuda,
                     tuple(torch.cuda.get_device_capability(i) for i in range(usable)),
-                    tuple(torch.cuda.get_arch_list()))
+                    tuple(torch.cuda.get_arch_list()),
+                    tuple(torch.cuda.get_device_properties(i).total_memory / GB for i in range(usable)))
 
 
 def _driver() -> str | None:

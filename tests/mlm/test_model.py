@@ -4,7 +4,6 @@ import torch
 
 from pcfg_artifact.errors import ConfigError, GrammarError, StageError
 from pcfg_artifact.metrics.models import CAUSAL, MASKED, Shape
-from pcfg_artifact.mlm.estimate import estimate
 from pcfg_artifact.mlm.model import build_config, build_model, count_parameters, parse_shape
 from pcfg_artifact.mlm.tokenizer import FIRST_WORD, build_tokenizer, check_vocabulary
 from pcfg_artifact.mlm.training import Recipe
@@ -95,15 +94,3 @@ def test_models_of_both_norms_are_loaded_by_transformers_as_what_they_are(tmp_pa
         assert type(loaded).__name__ == kind
         for name, weights in loaded.encoder.named_parameters():
             assert torch.equal(weights, dict(model.base_model.encoder.named_parameters())[name])
-
-
-def test_estimate_of_the_papers_model():
-    config = build_config(parse_shape("A12L12"), n_words=10_000, width=768, max_length=510, dropout=0.1)
-    cost = estimate(config, steps=5000, batch_size=4096, batch_tokens=16_384, mean_length=25, mask_rate=0.15,
-                    device="cuda", n_processes=8)
-    assert cost.steps == 5000
-    assert 300 < cost.seconds < 3600 * 2
-    assert 4 * 4 * 85e6 / 1e6 < cost.megabytes < 40_000
-    longer = estimate(config, steps=10_000, batch_size=4096, batch_tokens=16_384, mean_length=25, mask_rate=0.15,
-                      device="cuda", n_processes=8)
-    assert longer.seconds == pytest.approx(2 * cost.seconds)
