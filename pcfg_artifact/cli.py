@@ -54,8 +54,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ArtifactError as error:
         _say(f"error: {error}")
         return error.exit_code
-    except KeyboardInterrupt:
-        return _interrupted()
+    except KeyboardInterrupt as error:
+        return _interrupted(getattr(error, "number", signal.SIGINT))
     except BrokenPipeError:  # the reader of our output (head, less) has had enough
         _drop_output()
         return 0
@@ -96,9 +96,9 @@ def _note_interrupts(interrupts: list[int]) -> Any:
     return before
 
 
-def _interrupted() -> int:
+def _interrupted(number: int = signal.SIGINT) -> int:
     print("interrupted; the same command continues where this one stopped", file=sys.stderr)
-    return 130
+    return 128 + number
 
 
 def _say(text: str) -> None:
@@ -166,20 +166,25 @@ def _run_pipeline(arguments: Sequence[str]) -> int:
     parser.add_argument("--force", action="store_true", help="make the selected stages from nothing")
     parser.add_argument("--skip-bad-trees", action="store_true", help="leave out malformed trees, and list them")
     parser.add_argument("--follow", type=Path, metavar="RUN",
-                        help="help to train the models of RUN, which another machine runs (docs/CLUSTER.md)")
+                        help="help to train the models of RUN, which another machine runs (docs/SCALE.md)")
+    parser.add_argument("--deadline", type=float, default=300.0, metavar="SECONDS",
+                        help="how long --follow waits for a sign of the first machine (300)")
+    parser.add_argument("--log", choices=["tensorboard"],
+                        help="repeat the progress of training there, below DIR/pretrain/scratch")
     parser.add_argument("--executor", metavar="dask://HOST:PORT",
-                        help="a Dask cluster for the jobs of marginals, probe and control (docs/CLUSTER.md)")
+                        help="a Dask cluster for the jobs of marginals, probe and control (docs/SCALE.md)")
     parser.add_argument("--version", action="version", version=f"pcfg_artifact {__version__}")
     parser.add_argument("--dry-run", action="store_true", help="print the plan with its costs, and do nothing")
     args = parser.parse_args(arguments)
     if args.follow is not None:
         from pcfg_artifact.workers.distributed import follow  # here, because most runs have one machine
 
-        if not arguments[0].startswith("--follow") or len(arguments) > 2:
-            raise UsageError("--follow RUN takes the settings of that run; leave out all other options")
-        follow(args.follow.absolute(), _say)
+        if parser.parse_args(["--follow", str(args.follow), "--deadline", str(args.deadline)]) != args:
+            raise UsageError("--follow RUN takes the settings of that run; leave out all other options but --deadline")
+        follow(args.follow.absolute(), _say, args.deadline)
         return 0
     settings = args.settings + (["grammar.skip_bad_trees=true"] if args.skip_bad_trees else [])
+    settings += ["machine.log=tensorboard"] if args.log else []
     profile = config.load_profile(args.profile, settings, args.treebank)
     stages_to_run = pipeline.select(args.first, args.last, args.only)
     if args.out is not None and not args.out.strip():
@@ -197,4 +202,7 @@ def _run_pipeline(arguments: Sequence[str]) -> int:
     if args.executor is not None:
         with connect(args.executor):  # before the first hour: whether it answers, and runs this code
             pass
-    return pipeline.run(profile, out, stages_to_run, force=args.force, executor=args.executor)
+    from pcfg_artifact.workers.distributed import leading
+
+    with leading(out):
+        return pipeline.run(profile, out, stages_to_run, force=args.force, executor=args.executor)

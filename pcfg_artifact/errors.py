@@ -1,6 +1,14 @@
 """Errors a user can meet: each says what was found, what was expected, where, and what to do."""
 
 
+class Terminated(KeyboardInterrupt):
+    """A signal that ends a run while its workers save what they have; `number` is the signal's."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
 class ArtifactError(Exception):
     """Base of all expected failures; the command line prints its message alone and exits with `exit_code`."""
 

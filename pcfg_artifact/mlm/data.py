@@ -61,6 +61,11 @@ class TrainingCorpus(ABC):
         self.n_rows = len(self.usable) if packing is None else -(-int(self._begins[-1]) // (packing - 1))
         self._order = lru_cache(maxsize=2)(self._shuffle)  # a global batch may straddle two epochs
 
+    @property
+    def tokens_of_row(self) -> float:
+        """Mean number of tokens of a row, with <s>."""
+        return float(self._begins[-1] / self.n_rows) + 1
+
     def _shuffle(self, epoch: int) -> np.ndarray:
         return stream(self.seed, "order", epoch).permutation(np.arange(self.n_rows, dtype=np.int32))
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -75,15 +75,30 @@ class TrainingState:
     loss_scale: dict[str, float] = field(default_factory=dict)  # float16 only
 
 
+class StepReport(NamedTuple):
+    """What is said of a step whose loss was read."""
+
+    step: int
+    loss: float
+    rate: float
+    gradient_norm: float | None  # before it is clipped
+    loss_scale: float | None  # float16 only
+
+
+class Stopped(Exception):
+    """Training was asked to stop, and saved what it had."""
+
+
 @dataclass(frozen=True)
 class Callbacks:
     """Functions that training calls: every process reports and validates, process 0 alone saves and keeps."""
 
-    report: Callable[[int, float], None] | None = None  # (step, its loss), whenever losses are read
+    report: Callable[[StepReport], None] | None = None  # whenever losses are read
     validate: Callable[[LanguageModel], float] | None = None  # also at the end
     validate_every: int = 0
     save: Callable[[TrainingState], None] | None = None  # also at the end
     save_every: int = 0
+    stop: Callable[[], bool] | None = None  # asked after every step: save and raise Stopped
     keep: Callable[[int], None] | None = None  # before the step is saved: what a run was resumed from has been kept
     keep_at: Collection[int] = ()
 
@@ -115,27 +130,32 @@ def train(model: LanguageModel, corpus: TrainingCorpus, recipe: Recipe, *, seed:
     unread: list[torch.Tensor] = []
     model.train()
     for step, share in prefetched(corpus, progress.step, recipe.steps, rank):
+        validates, saves, reads = (
+            (step + 1) % every == 0 or step + 1 == recipe.steps
+            for every in (callbacks.validate_every or math.inf, callbacks.save_every or math.inf, READ_EVERY))
         # Dropout's random numbers depend on (seed, step, rank) alone, so a resumed run draws the same ones.
         generator.manual_seed(derive_seed(seed, "dropout", step, rank.index) % 2**63)
         total = add_gradients(module, share, scaler, autocast, rank)
-        update(optimisers, scaler, recipe, recipe.rate(step), parameters)
+        norm = update(optimisers, scaler, recipe, recipe.rate(step), parameters, validates or saves or reads)
 
         progress.step = step + 1
         unread.append(total)
-        validates, saves, reads = (
-            progress.step % every == 0 or progress.step == recipe.steps
-            for every in (callbacks.validate_every or math.inf, callbacks.save_every or math.inf, READ_EVERY))
-        if validates or saves or reads:
-            progress.losses += read_losses(unread, recipe)
+        stops = callbacks.stop is not None and callbacks.stop()
+        if validates or saves or reads or stops:
+            losses, gradient_norm = read_losses(unread, norm, recipe)
+            progress.losses += losses
             if callbacks.report:
-                callbacks.report(progress.step, progress.losses[-1])
+                callbacks.report(StepReport(progress.step, losses[-1], recipe.rate(step), gradient_norm,
+                                            scaler.get_scale() if scaler.is_enabled() else None))
         if validates and callbacks.validate:
             progress.validation.append((progress.step, callbacks.validate(model)))
             model.train()
         if progress.step in callbacks.keep_at and callbacks.keep and rank.index == 0:
             callbacks.keep(progress.step)
-        if saves and callbacks.save and rank.index == 0:
+        if (saves or stops) and callbacks.save and rank.index == 0:
             callbacks.save(capture(model, optimisers, scaler, progress))
+        if stops:
+            raise Stopped(f"training stopped after step {progress.step} of {recipe.steps}")
     return progress
 
 
@@ -158,18 +178,22 @@ def add_gradients(module: Any, share: Step, scaler: torch.amp.GradScaler, autoca
 
 
 def update(optimisers: list[torch.optim.Optimizer], scaler: torch.amp.GradScaler, recipe: Recipe, rate: float,
-           parameters: list[torch.nn.Parameter]) -> None:
-    """One step along the gradients, which are then forgotten."""
+           parameters: list[torch.nn.Parameter], measures: bool = False) -> torch.Tensor | None:
+    """One step along the gradients, which are then forgotten; returns their length where it is known or `measures`."""
     for optimiser in optimisers:
         for group in optimiser.param_groups:
             group["lr"] = rate
         scaler.unscale_(optimiser)
+    norm = None
     if recipe.clip is not None:
-        torch.nn.utils.clip_grad_norm_(parameters, recipe.clip)
+        norm = torch.nn.utils.clip_grad_norm_(parameters, recipe.clip)
+    elif measures:
+        norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
     for optimiser in optimisers:
         scaler.step(optimiser)
         optimiser.zero_grad(set_to_none=True)
     scaler.update()
+    return norm
 
 
 def kept_steps(steps: int, n: int) -> list[int]:
@@ -178,14 +202,17 @@ def kept_steps(steps: int, n: int) -> list[int]:
     return sorted({int(step) for step in found if step < steps})
 
 
-def read_losses(unread: list[torch.Tensor], recipe: Recipe) -> list[float]:
-    """Empty `unread` into numbers; a loss that is not a number ends training before anything is saved."""
-    losses = torch.stack(unread).tolist()
+def read_losses(unread: list[torch.Tensor], norm: torch.Tensor | None, recipe: Recipe
+                ) -> tuple[list[float], float | None]:
+    """Empty `unread` into numbers, with a norm in the same wait; a loss that is not a number ends training before
+    anything is saved."""
+    losses = torch.stack([*unread, *([] if norm is None else [norm.double()])]).tolist()
+    last_norm = None if norm is None else losses.pop()
     unread.clear()
     if not all(map(math.isfinite, losses)):
         raise StageError(f"the loss became {losses[-1]}; lower pretrain.learning_rate "
                          f"(now {recipe.learning_rate:g}), or set pretrain.precision=float32")
-    return losses
+    return losses, last_norm
 
 
 def prefetched(corpus: TrainingCorpus, first: int, last: int, rank: Rank) -> Iterator[tuple[int, Step]]:

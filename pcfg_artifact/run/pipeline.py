@@ -39,7 +39,7 @@ MEASURING = (
           ("approximation", "constructions", "parsing", "run/example_sentence.py")),
     Stage("pretrain", ("grammar", "sample"), "train language models on the sentences, masked and causal",
           (*MODELS, "approximation", "mlm", "parsing", "workers"),
-          keeps=("models", "untrained", "kept", "scratch")),
+          keeps=("models", "untrained", "kept", "scratch", stage_folder.PROGRESS)),
     Stage("probe", ("grammar", "sample", "marginals", "pretrain"), "read parse trees and marginals from hidden states",
           (*PROBES, "mlm/encoders.py", "run/example_sentence.py")),
     Stage("control", ("grammar", "sample", "marginals", "pretrain", "probe"), "compare the probes with random labels",
@@ -87,7 +87,8 @@ def run(profile: Profile, out: Path, stages: Sequence[Stage], *, force: bool = F
     Returns the exit code: that of the verdict where verify is among the stages, else 0.
     """
     with stage_folder.lock(out):
-        machine = Machine.here(profile.machine.device, profile.machine.n_workers, profile.machine.n_gpus, executor)
+        about = profile.machine
+        machine = Machine.here(about.device, about.n_workers, about.n_gpus, executor, about.restarts, about.log)
         n_run = 0
         for stage in stages:
             inputs = plan.input_hashes(profile, out, stage)

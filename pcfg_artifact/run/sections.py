@@ -37,6 +37,9 @@ class MachineConfig:
     device: Literal["auto", "cpu", "cuda"]
     n_workers: Count | None  # None: every core this process may use
     n_gpus: Count | None  # None: every visible one; more than there are is refused before the run
+    restarts: CountOrZero  # of the processes that train a model, after one of them failed
+    log: Literal["tensorboard"] | None  # beside progress.jsonl, where it is installed
+    trial: Flag  # `doctor --gpu` before the first stage
 
 
 @dataclass(frozen=True, config=CLOSED)

@@ -26,6 +26,7 @@ MANIFEST = "manifest.json"  # written last: its presence means "done"
 STARTED = "started.json"  # the fingerprint a folder was begun with: equal means "continue", other means "wipe"
 LOCK = ".lock"
 METRICS = "metrics.csv"
+PROGRESS = "progress.jsonl"  # how fast training went: times are no part of a stage's outputs
 
 
 # ---- ragged arrays --------------------------------------------------------------------------------------------------
@@ -151,7 +152,7 @@ class StageDir(Folder):
     def files(self) -> list[str]:
         """Names of the finished files in the folder, sorted; scratch/ is a stage's own and does not count."""
         names = (p.relative_to(self.root).as_posix() for p in self.root.rglob("*") if p.is_file())
-        return sorted(n for n in names if n not in (MANIFEST, STARTED, LOCK) and not n.startswith("scratch/")
+        return sorted(n for n in names if n not in (MANIFEST, STARTED, LOCK, PROGRESS) and not n.startswith("scratch/")
                       and not Path(n).name.startswith(storage.TEMPORARY))
 
 

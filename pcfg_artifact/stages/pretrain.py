@@ -37,8 +37,8 @@ from pcfg_artifact.run.trained_models import kept_folders
 from pcfg_artifact.system import storage
 from pcfg_artifact.system.machine import Machine
 from pcfg_artifact.system.progress import progress
-from pcfg_artifact.workers.jobs import read_finished, train_models, write_jobs
-from pcfg_artifact.workers.trainer import CARD, FACTS
+from pcfg_artifact.workers.jobs import CARD, read_finished, train_models, write_jobs
+from pcfg_artifact.workers.trainer import FACTS
 
 GROUPED_MASKS = "mask 0.15"  # those whose masked words are also looked at by circumstance
 N_NEXT_WORD = 100  # validation sentences of the cards of causal models

@@ -46,12 +46,14 @@ class Machine(NamedTuple):
     n_workers: int
     n_gpus: int | None = None  # None: every visible one
     executor: str | None = None  # address of a cluster that does the jobs of a pool; None: this machine
+    restarts: int = 0  # of the processes that train a model, after one of them failed
+    log: str | None = None  # where training repeats its progress: tensorboard
 
     @classmethod
     def here(cls, device: str = "auto", n_workers: int | None = None, n_gpus: int | None = None,
-             executor: str | None = None) -> Machine:
+             executor: str | None = None, restarts: int = 0, log: str | None = None) -> Machine:
         """This machine as far as it may be used: `auto` and None are decided by what there is."""
-        return cls(usable_device(device), n_workers or available_cores(), n_gpus, executor)
+        return cls(usable_device(device), n_workers or available_cores(), n_gpus, executor, restarts, log)
 
 
 def usable_device(wanted: str) -> str:

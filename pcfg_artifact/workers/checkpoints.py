@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import shutil
-import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from safetensors import SafetensorError
 from safetensors.torch import load, save
@@ -15,7 +16,6 @@ from pcfg_artifact.mlm.training import TrainingState
 from pcfg_artifact.system import storage
 
 KEPT = 2
-POLL_SECONDS = 0.5
 TENSORS, STATE = "tensors.safetensors", "state.json"
 
 
@@ -56,15 +56,33 @@ def latest_step(folder: Path) -> int | None:
     return max(steps(folder), default=None)
 
 
-def read(folder: Path, step: int, patience: float = 0.0) -> TrainingState:
-    """The checkpoint of a step; a damaged one is an error, not a silent new start.
+class Writer:
+    """Writes checkpoints beside training, one at a time; an error is raised when the next is saved, or at the end."""
 
-    patience: seconds to wait for one that another machine has written and this one does not see yet.
-    """
-    path, deadline = path_of(folder, step), time.monotonic() + patience
-    while not (path / STATE).is_file() and time.monotonic() < deadline:
-        time.sleep(POLL_SECONDS)
-        steps(folder)  # listing a folder makes a network file system look again
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._pool = folder, ThreadPoolExecutor(1)
+        self._pending: Future[None] | None = None
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def save(self, state: TrainingState) -> None:
+        self._wait()
+        self._pending = self._pool.submit(write, self._folder, state)
+
+    def _wait(self) -> None:
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            pending.result()
+
+    def __exit__(self, *failure: Any) -> None:
+        self._pool.shutdown(wait=True)
+        self._wait()
+
+
+def read(folder: Path, step: int) -> TrainingState:
+    """The checkpoint of a step; a damaged one is an error, not a silent new start."""
+    path = path_of(folder, step)
     before = max((saved for saved in steps(folder) if saved < step), default=None)
     advice = f"delete {path} to continue from {'the beginning' if before is None else f'step {before}'}"
     try:

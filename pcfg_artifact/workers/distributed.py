@@ -7,8 +7,10 @@ and starts the trainer as a program.
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Executor
@@ -19,12 +21,15 @@ from typing import Any, NamedTuple
 from pcfg_artifact.errors import StageError, UsageError
 from pcfg_artifact.run.freshness import code_hash
 from pcfg_artifact.system import storage
-from pcfg_artifact.workers.launch import end, failure, start
+from pcfg_artifact.workers.launch import end, failure, start, stop_signals
 
 TORCHRUN = "PCFG_ARTIFACT_TORCHRUN"  # names torchrun's options for several machines
 ORDER = "models.json"  # in pretrain/scratch: the models of the run in the order of their training
 FINISHED = "training.json"  # in a model's folder, which appears as a whole
+LEADER = ".leader.json"  # in a run's folder: signs of life of its first machine
 POLL_SECONDS = 1.0
+BEAT_SECONDS = 5.0
+DEADLINE_SECONDS = 300.0  # a shared disk may show a file minutes late
 
 
 # ---- rendezvous -----------------------------------------------------------------------------------------------------
@@ -65,34 +70,97 @@ def torchrun_options(several_machines: Sequence[str], model: str, number: int = 
     meeting = Meeting.parse(several_machines)
     if meeting is None:
         raise UsageError(f"{TORCHRUN} is {' '.join(several_machines)!r}, expected --rdzv-endpoint=HOST:PORT in it "
-                         f"(docs/CLUSTER.md)")
+                         f"(docs/SCALE.md)")
     settings = (*meeting.settings, f"is_host={0 if follows else 1}")
     return [*meeting.others, f"--rdzv-endpoint={meeting.host}:{meeting.port + number}",
             f"--rdzv-id={meeting.run}-{model}", f"--rdzv-conf={','.join(settings)}"]
 
 
-# ---- followers ------------------------------------------------------------------------------------------------------
+# ---- the first machine and its followers ----------------------------------------------------------------------------
 
 
-def follow(run: Path, say: Callable[[str], None]) -> None:
+@contextmanager
+def leading(run: Path) -> Iterator[None]:
+    """Where several machines train, a sign of life in the run's folder every few seconds, and the last one at the end:
+    followers end with their leader."""
+    if TORCHRUN not in os.environ:
+        yield
+        return
+    ended = threading.Event()
+
+    def sign(beat: int, has_failed: bool) -> None:
+        storage.write_json(run / LEADER, {"host": os.uname().nodename, "process": os.getpid(), "beat": beat,
+                                          "has_failed": has_failed})
+
+    def beat() -> None:
+        for number in itertools.count():
+            sign(number, False)
+            if ended.wait(BEAT_SECONDS):
+                return
+
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    has_failed = True
+    try:
+        yield
+        has_failed = False
+    finally:
+        ended.set()
+        thread.join()
+        sign(-1, has_failed)
+
+
+class LeaderWatch:
+    """Looks at the signs of the first machine by this machine's clock alone."""
+
+    def __init__(self, run: Path, deadline: float) -> None:
+        """deadline: seconds without a new sign."""
+        self._path, self._deadline = run / LEADER, deadline
+        self._last = self._text()
+        self._at, self._has_begun = time.monotonic(), False
+
+    def _text(self) -> str:
+        try:
+            return self._path.read_text(encoding="utf-8")
+        except OSError:
+            return ""
+
+    def check(self) -> None:
+        """Raise where the leader has ended, or gave no sign for too long."""
+        if (text := self._text()) != self._last:
+            self._last, self._at, self._has_begun = text, time.monotonic(), True
+        if self._has_begun and '"has_failed": true' in text:
+            raise StageError("the first machine failed or was stopped; see what it says, and start the same commands "
+                             "again")
+        if time.monotonic() - self._at > self._deadline:
+            raise StageError(f"the first machine gave no sign for {self._deadline:.0f} s in {self._path}; start it, or "
+                             f"wait longer with --deadline")
+
+
+def follow(run: Path, say: Callable[[str], None], deadline: float = DEADLINE_SECONDS) -> None:
     """Take part in the training of every unfinished model of `run`, a folder shared with the first machine."""
     meeting = Meeting.parse(os.environ.get(TORCHRUN, "").split())
     if meeting is None:
         raise UsageError(f"--follow joins a run on several machines, and {TORCHRUN} is "
                          f"{os.environ.get(TORCHRUN, '')!r}; expected torchrun's options for them, --rdzv-endpoint "
-                         f"among them, the same as on the first (docs/CLUSTER.md)")
-    scratch = run / "pretrain" / "scratch"
+                         f"among them, the same as on the first (docs/SCALE.md)")
+    scratch, watch = run / "pretrain" / "scratch", LeaderWatch(run, deadline)
+
+    def wait() -> None:
+        watch.check()
+        time.sleep(POLL_SECONDS)
+
     say(f"waiting for the jobs of {scratch}")
     while not (scratch / ORDER).is_file():
-        time.sleep(POLL_SECONDS)
+        wait()
     for number, name in enumerate(storage.read_json(scratch / ORDER)):
         mark = run / "pretrain" / "models" / name / FINISHED
         # The first machine opens a model's port when the model's turn comes; before that torchrun would only wait.
         while not (is_open := answers(meeting.host, meeting.port + number)) and not mark.is_file():
-            time.sleep(POLL_SECONDS)
+            wait()
         if is_open:
             say(f"joining {name}")
-            join(scratch / name, number)
+            join(scratch / name, number, wait, mark)
         say(f"{name} is finished")
 
 
@@ -105,16 +173,18 @@ def answers(host: str, port: int) -> bool:
         return False
 
 
-def join(folder: Path, number: int) -> None:
-    """Train one model together with the others, until it is finished."""
+def join(folder: Path, number: int, wait: Callable[[], None], mark: Path) -> None:
+    """Train one model together with the others, until it is finished or `wait` raises."""
     log = folder / f"worker-{os.uname().nodename}-{os.getpid()}.log"
-    process = start(("-m", "pcfg_artifact.workers.trainer", str(folder / "job.json"), f"--number={number}",
-                     "--follows", f"--parent={os.getpid()}"), log)
-    try:
-        process.wait()
-    finally:
-        end(process)
-    if process.returncode:
+    with stop_signals():
+        process = start(("-m", "pcfg_artifact.workers.trainer", str(folder / "job.json"), f"--number={number}",
+                         "--follows", f"--parent={os.getpid()}"), log)
+        try:
+            while process.poll() is None:
+                wait()
+        finally:
+            end(process)
+    if process.returncode and not mark.is_file():
         raise StageError(failure(folder.name, process.returncode, log))
 
 
@@ -122,7 +192,7 @@ def join(folder: Path, number: int) -> None:
 
 # Optional (requirements-dask.txt).  Its workers run the same code and see the output folder under the same name.
 SCHEME = "dask://"
-ADVICE = f"expected {SCHEME}HOST:PORT, the address of a Dask scheduler (docs/CLUSTER.md)"
+ADVICE = f"expected {SCHEME}HOST:PORT, the address of a Dask scheduler (docs/SCALE.md)"
 CONNECT_SECONDS = 30
 FEWEST = 16  # workers that a cluster is taken to have: one that grows with its queue needs to see a queue
 

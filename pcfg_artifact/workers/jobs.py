@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Mapping
-from dataclasses import asdict
+from contextlib import closing
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +21,20 @@ from pydantic.dataclasses import dataclass
 
 from pcfg_artifact.errors import CorruptArtifact
 from pcfg_artifact.mlm.model import parse_shape
+from pcfg_artifact.mlm.training import precision_of
 from pcfg_artifact.run import freshness
 from pcfg_artifact.run.sections import PretrainConfig
 from pcfg_artifact.run.stage_folder import StageDir
 from pcfg_artifact.system import storage
 from pcfg_artifact.system.machine import Machine
-from pcfg_artifact.system.progress import progress
+from pcfg_artifact.system.progress import progress, say
 from pcfg_artifact.system.ragged import Ragged
 from pcfg_artifact.workers import checkpoints
 from pcfg_artifact.workers.distributed import FINISHED, ORDER, TORCHRUN
 from pcfg_artifact.workers.launch import run_workers
-from pcfg_artifact.workers.trainer import STEP, hashes
+from pcfg_artifact.workers.training_log import ProgressReader, board_of
 
+CARD = "README.md"  # in a model's folder, when the stage knows how good the model is
 # Settings that leave a trained model what it is: how it is judged, and how its work is shared out.
 NOT_OF_A_MODEL = ("models", "causal_models", "n_exact", "exact_max_length", "batch_tokens", "processes", "save_every")
 
@@ -51,6 +55,7 @@ class TrainingJob:
     final: Path  # the model's folder, which appears as a whole
     untrained: Path  # the same model before its first step, likewise: probes compare the two
     kept: Path  # the same model on the way, a folder for each step that is kept
+    log: str | None = None  # where progress goes beside progress.jsonl: tensorboard
 
     def write(self, path: Path) -> None:
         storage.write_json(path, TypeAdapter(TrainingJob).dump_python(self, mode="json"))
@@ -68,6 +73,9 @@ class TrainingJob:
 def write_jobs(cfg: PretrainConfig, words: tuple[str, ...], shards: Mapping[str, Path], out: StageDir,
                machine: Machine) -> None:
     """One job file per model.  Models and checkpoints of other jobs are removed."""
+    # What `auto` chooses here decides the weights, so it is part of the fingerprint, and the same on every machine.
+    cfg = replace(cfg, precision=precision_of(cfg.precision, machine.device))  # type: ignore[arg-type]
+    board_of(machine.log, out.path("scratch/tensorboard"))  # refused now, and not by a worker
     data = [storage.sha256(Path(f"{shard}.{part}.npy")) for shard in shards.values() for part in Ragged._fields]
     settings = {key: value for key, value in asdict(cfg).items() if key not in NOT_OF_A_MODEL}
     code = freshness.weights_code()
@@ -77,7 +85,7 @@ def write_jobs(cfg: PretrainConfig, words: tuple[str, ...], shards: Mapping[str,
         TrainingJob(name, made_from[name], cfg, words, machine.device, shards["pretraining"].resolve(),
                     shards["validation"].resolve(), out.path(f"models/{name}").resolve(),
                     out.path(f"untrained/{name}").resolve(), out.path(f"kept/{name}").resolve(),
-                    ).write(out.path(f"scratch/{name}/job.json"))
+                    machine.log).write(out.path(f"scratch/{name}/job.json"))
     storage.write_json(out.path(f"scratch/{ORDER}"), cfg.all_models)  # last: followers wait for it
 
 
@@ -132,13 +140,16 @@ def train_models(cfg: PretrainConfig, out: StageDir, machine: Machine) -> None:
         pending.sort(key=lambda name: parse_shape(name).layers, reverse=True)
     commands = {name: ("-m", "pcfg_artifact.workers.trainer", str(out.path(f"scratch/{name}/job.json").absolute()),
                        f"--number={cfg.all_models.index(name)}", f"--processes={n_processes}",
-                       f"--parent={os.getpid()}") for name in pending}
+                       f"--restarts={machine.restarts}", f"--parent={os.getpid()}") for name in pending}
     logs = {name: out.path(f"scratch/{name}/worker.log") for name in pending}
+    reader = ProgressReader(out.root, None if sys.stderr.isatty() else say)
+    workers = run_workers(commands, logs, n_parallel, reader.steps_done)
+    with closing(workers):  # a signal may arrive outside of it
+        for _ in progress(workers, total=cfg.steps * len(pending), desc="pre-training"):
+            pass
 
-    def steps_done() -> int:
-        files = (out.path(f"scratch/{name}/{STEP}") for name in pending)
-        return sum(int(file.read_text() or 0) for file in files if file.is_file())
 
-    workers = run_workers(commands, logs, n_parallel, steps_done)
-    for _ in progress(workers, total=cfg.steps * len(pending), desc="pre-training"):
-        pass
+def hashes(folder: Path) -> dict[str, str]:
+    """SHA-256 of every file of a model's folder that save_pretrained wrote; its card is written later."""
+    return {path.name: storage.sha256(path) for path in sorted(folder.iterdir())
+            if path.is_file() and path.name not in (FINISHED, CARD) and not path.name.startswith(storage.TEMPORARY)}

@@ -6,21 +6,24 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pcfg_artifact
-from pcfg_artifact.errors import StageError
+from pcfg_artifact.errors import StageError, Terminated
 
 POLL_SECONDS = 0.2
-GRACE_SECONDS = 5.0
+STOPPING = (signal.SIGTERM, signal.SIGUSR1)  # ask workers to save what they have
+GRACE_SECONDS = 8.0  # to do so: docker stop gives ten, Slurm thirty
 SHOWN_LINES = 15  # of a failed worker's log
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
 
 def run_workers(commands: Mapping[str, Sequence[str]], logs: Mapping[str, Path], n_parallel: int,
-                steps_done: Callable[[], int]) -> Iterator[int]:
+                steps_done: Callable[[], int]) -> Generator[int]:
     """Run `python -m ...` commands by name, `n_parallel` at a time; yields once per step of their common progress.
 
     The first that fails ends the others, and its log's last lines are the error.  Started from the main thread only:
@@ -29,26 +32,45 @@ def run_workers(commands: Mapping[str, Sequence[str]], logs: Mapping[str, Path],
     waiting, yielded = dict(commands), 0
     running: dict[str, subprocess.Popen] = {}
     begins: dict[str, int] = {}
+    with stop_signals():
+        try:
+            while waiting or running:
+                while waiting and len(running) < n_parallel:
+                    name = next(iter(waiting))
+                    begins[name] = logs[name].stat().st_size if logs[name].is_file() else 0
+                    running[name] = start(waiting.pop(name), logs[name])
+                time.sleep(POLL_SECONDS)
+                for name, process in list(running.items()):
+                    if process.poll() is None:
+                        continue
+                    del running[name]
+                    end(process)  # torchrun's own children share its group
+                    if process.returncode:
+                        raise StageError(failure(name, process.returncode, logs[name], begins[name]))
+                for _ in range(steps_done() - yielded):
+                    yielded += 1
+                    yield yielded
+        finally:
+            end(*running.values())
+
+
+@contextmanager
+def stop_signals() -> Iterator[None]:
+    """Inside, SIGTERM and SIGUSR1 raise Terminated, so that workers can be ended kindly; the first one counts."""
+    def stop(number: int, frame: object) -> None:
+        for each in STOPPING:
+            signal.signal(each, signal.SIG_IGN)
+        raise Terminated(number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, stop) for number in STOPPING}
     try:
-        while waiting or running:
-            while waiting and len(running) < n_parallel:
-                name = next(iter(waiting))
-                begins[name] = logs[name].stat().st_size if logs[name].is_file() else 0
-                running[name] = start(waiting.pop(name), logs[name])
-            time.sleep(POLL_SECONDS)
-            for name, process in list(running.items()):
-                if process.poll() is None:
-                    continue
-                del running[name]
-                end(process)  # torchrun's own children share its group
-                if process.returncode:
-                    raise StageError(failure(name, process.returncode, logs[name], begins[name]))
-            for _ in range(steps_done() - yielded):
-                yielded += 1
-                yield yielded
+        yield
     finally:
-        for process in running.values():
-            end(process)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def start(command: Sequence[str], log: Path) -> subprocess.Popen:
@@ -65,23 +87,23 @@ def search_path() -> str:
     return os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH"))))
 
 
-def end(process: subprocess.Popen) -> None:
-    """End a process and its group: kindly first, then for certain."""
-    for sign, seconds in ((signal.SIGTERM, GRACE_SECONDS), (signal.SIGKILL, None)):
-        try:
-            os.killpg(process.pid, sign)
-            process.wait(seconds)
-        except ProcessLookupError:
-            return  # nobody of the group is left
-        except subprocess.TimeoutExpired:
-            continue
+def end(*processes: subprocess.Popen) -> None:
+    """End processes and their groups: all kindly first, then for certain."""
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        deadline = time.monotonic() + GRACE_SECONDS
+        for process in processes:
+            with suppress(ProcessLookupError):  # nobody of the group is left
+                os.killpg(process.pid, sign)
+        for process in processes:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(max(deadline - time.monotonic(), 0.0))
 
 
 def failure(name: str, code: int, log: Path, begin: int = 0) -> str:
     """What to tell of a worker that failed; its own words begin at byte `begin` of the log, after earlier runs'."""
     lines = log.read_bytes()[begin:].decode(errors="replace").splitlines()
-    for line in reversed(lines):
-        if line.startswith("error: "):  # an error of ours says all
+    for line in lines:
+        if line.startswith("error: "):  # of several processes the first that failed says why
             return f"{name}: {line.removeprefix('error: ')}"
     how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
     return (f"the process that trains {name} {how}; what it finished is kept, run the same command again; "

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pcfg_artifact import cli
 from pcfg_artifact.errors import StageError
-from pcfg_artifact.run.stage_folder import LOCK, MANIFEST
+from pcfg_artifact.run.stage_folder import LOCK, MANIFEST, PROGRESS
 from pcfg_artifact.stages import grammar, pretrain, sample  # noqa: F401 - imported once, for all forks
 from pcfg_artifact.system import storage
 from pcfg_artifact.workers import jobs, trainer
@@ -95,7 +95,7 @@ def attempt(treebank: str, out: Path, log: Path, at: int | None = None, after: f
 
 def promised(out: Path) -> dict[str, str]:
     """Hashes of what is promised to be the same: all but manifests, which hold times, and scratch."""
-    files = (path for path in out.rglob("*") if path.is_file() and path.name not in (MANIFEST, LOCK))
+    files = (path for path in out.rglob("*") if path.is_file() and path.name not in (MANIFEST, LOCK, PROGRESS))
     return {name: storage.sha256(out / name) for path in files
             if "scratch" not in Path(name := path.relative_to(out).as_posix()).parts}
 

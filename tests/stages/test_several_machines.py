@@ -17,7 +17,7 @@ from pcfg_artifact.run.config import load_profile
 from pcfg_artifact.run.stage_folder import StageDir
 from pcfg_artifact.system.machine import Machine
 from pcfg_artifact.system.ragged import Ragged
-from pcfg_artifact.workers import checkpoints, distributed, jobs, trainer
+from pcfg_artifact.workers import checkpoints, distributed, jobs, model_training
 
 SMALL = {"models": ("A1L1", "A2L1"), "causal_models": (),
          "width": 16, "max_length": 12, "batch_size": 8, "batch_tokens": 128, "steps": 4,
@@ -110,8 +110,8 @@ def test_two_machines_train_two_models_one_after_another(tmp_path):
         job = jobs.TrainingJob.read(out.path(f"scratch/{name}/job.json"))
         alone = tmp_path / "alone" / name
         alone.mkdir(parents=True)
-        _, expected, _ = trainer.train_model(dataclasses.replace(job, untrained=alone / "untrained"), alone, Rank(),
-                                             None)
+        job = dataclasses.replace(job, untrained=alone / "untrained")
+        _, expected, _ = model_training.train_model(job, alone, Rank(), None)
         assert out.json(f"models/{name}/training")["losses"] == pytest.approx(expected["losses"], rel=1e-4)
 
 
@@ -128,23 +128,13 @@ def test_a_run_with_more_processes_than_rows_is_refused_before_it_begins(tmp_pat
     assert f"{n_rows + 1} processes would share batches of {n_rows} rows" in capsys.readouterr().err
 
 
-def test_a_checkpoint_that_is_not_seen_yet_is_waited_for(tmp_path, monkeypatch):
-    from pcfg_artifact.mlm.training import TrainingState
-
-    def appear(_):
-        checkpoints.write(tmp_path, TrainingState(3, [1.0] * 3, []))
-
-    monkeypatch.setattr(checkpoints.time, "sleep", appear)
-    assert checkpoints.read(tmp_path, 3, patience=60).step == 3
-
-
 @without_network
 def test_process_0_decides_where_all_begin_whatever_the_others_see(tmp_path):
     """Two processes on one machine without network; the second sees no checkpoint."""
     out = write_run(tmp_path, models=("A1L1",), processes=2)
     job, folder = jobs.TrainingJob.read(out.path("scratch/A1L1/job.json")), out.path("scratch/A1L1")
     half_way = dataclasses.replace(job, config=dataclasses.replace(job.config, steps=2))
-    trainer.train_model(half_way, folder, Rank(), None)
+    model_training.train_model(half_way, folder, Rank(), None)
     assert checkpoints.latest_step(folder) == 2
     run = subprocess.run([*NO_NETWORK, sys.executable, "-m", "torch.distributed.run",
                           *distributed.torchrun_options([], "A1L1"), "--nproc-per-node=2",
