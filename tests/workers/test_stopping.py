@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import pcfg_artifact
 from pcfg_artifact.errors import StageError, UsageError
