@@ -65,6 +65,7 @@ MAY_OPEN = {
     "treebank/arrow.py": "opens the dataset that the user names",
     "grammar/pcfg.py": "PCFG.save and PCFG.load are the format of a grammar folder",
     "grammar/latent.py": "as PCFG",
+    "grammar/sources.py": "opens the grammar that the user names",
     "constructions/constructed_model.py": "save_pretrained and from_pretrained are the format of a model folder",
     "mlm/encoders.py": "loads the model folder that the user names",
     "judge/report.py": "reads its template, which is part of the package",

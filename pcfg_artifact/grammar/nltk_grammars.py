@@ -6,8 +6,8 @@ from typing import Any
 
 from pcfg_artifact.errors import GrammarError
 from pcfg_artifact.grammar.normal_form import normal_form
-from pcfg_artifact.grammar.pcfg import MASS_TOLERANCE, PCFG
-from pcfg_artifact.grammar.written import ROOT, Production, Word, WrittenGrammar
+from pcfg_artifact.grammar.pcfg import PCFG
+from pcfg_artifact.grammar.written import MASS_TOLERANCE, ROOT, Production, Word, WrittenGrammar
 from pcfg_artifact.treebank.tree import Tree
 
 

@@ -18,7 +18,7 @@ from functools import lru_cache
 import numpy as np
 
 from pcfg_artifact.errors import GrammarError
-from pcfg_artifact.grammar.pcfg import MASS_TOLERANCE, PCFG
+from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.grammar.written import Word, WrittenGrammar
 from pcfg_artifact.treebank.binarise import FACTORED
 from pcfg_artifact.treebank.tree import Tree
@@ -38,7 +38,7 @@ class NormalForm:
 
     def __init__(self, written: WrittenGrammar) -> None:
         self.written = written
-        self._check()
+        written.check()
         self._names = {name for name, _ in written.symbols()} | {p.head for p in written.productions}
         self._factored: dict[tuple[str, tuple[str, ...]], str] = {}
         self._preterminal: dict[Word, str] = {}
@@ -58,18 +58,6 @@ class NormalForm:
         self.best = self._typed(largest, is_proper=False, origin=None)
 
     # ---- from written rules ----------------------------------------------------------------------------------------
-
-    def _check(self) -> None:
-        mass: dict[str, float] = defaultdict(float)
-        for production in self.written.productions:
-            mass[production.head] += production.prob
-        for name, where in self.written.symbols():
-            if name not in mass:
-                raise GrammarError(f"{name!r} in {where} heads no rule; every non-terminal needs at least one", name)
-        for head, total in mass.items():
-            if total > 1 + MASS_TOLERANCE or (self.written.is_proper and total < 1 - MASS_TOLERANCE):
-                raise GrammarError(f"the rules of {head!r} sum to {total:.9f}, expected 1 within {MASS_TOLERANCE:g}; "
-                                   f"normalise the probabilities", head)
 
     def _factor(self, head: str, items: tuple[str | Word, ...], prob: float) -> None:
         if len(items) == 1:

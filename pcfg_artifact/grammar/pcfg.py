@@ -13,10 +13,9 @@ import numpy as np
 
 from pcfg_artifact.errors import GrammarError
 from pcfg_artifact.grammar.unknown import UNKNOWN, signature
-from pcfg_artifact.grammar.written import ROOT, Word, WrittenGrammar, rule_text
+from pcfg_artifact.grammar.written import MASS_TOLERANCE, ROOT, Word, WrittenGrammar, rule_text
 from pcfg_artifact.system import storage
 
-MASS_TOLERANCE = 1e-9  # sums of up to ~10^5 probabilities in float64 stay far below this
 FORMAT = "pcfg_artifact grammar"
 VERSION = 1
 

@@ -7,8 +7,10 @@
     VP -> V 0.2
     VP -> V 'up' NP PP 0.1
     "#" -> '#' 1.0
+    PP -> 0.1
 
-Rules have any number of symbols and words on the right; those that are not in normal form are brought to it
+The last one has nothing on the right: such rules are removed on reading (written.py says how).  Rules have any number
+of symbols and words on the right; those that are not in normal form are brought to it
 (normal_form.py), and the grammar remembers them.
 
 Words stand in single quotes.  Symbols stand as they are, or in double quotes where they would be misread: with blanks
@@ -19,6 +21,7 @@ float64 needs, so that text and grammar say the same.  Training counts are not p
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -47,8 +50,11 @@ def to_text(grammar: PCFG) -> str:
     return "\n".join(lines) + "\n"
 
 
-def from_text(text: str, name: str = "rules") -> PCFG:
-    """The grammar that the text describes; what it does not say once and clearly is a GrammarError with its line."""
+def from_text(text: str, name: str = "rules", *, weights: bool = False) -> PCFG:
+    """The grammar that the text describes; what it does not say once and clearly is a GrammarError with its line.
+
+    weights: the numbers are weights of any size, and a tree's probability is its product over that of all trees.
+    """
     root: dict[str, float] = {}
     productions: list[Production] = []
     lines: dict[tuple[Any, ...], int] = {}  # of every rule
@@ -56,7 +62,7 @@ def from_text(text: str, name: str = "rules") -> PCFG:
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         try:
-            head, *items, p = _parse(line)
+            head, *items, p = _parse(line, math.inf if weights else 1.0)
         except ValueError:
             raise GrammarError(f"{name}, line {number}: {_shortened(line)!r} is not a rule; expected {_EXPECTED}"
                                ) from None
@@ -69,7 +75,7 @@ def from_text(text: str, name: str = "rules") -> PCFG:
         else:
             productions.append(Production(head, tuple(items), p))
     try:
-        return _grammar(root, productions)
+        return _grammar(root, productions, weights)
     except GrammarError as error:
         raise GrammarError(f"{name}{_lines_of(error.symbol, lines)}: {error}") from error
 
@@ -83,8 +89,10 @@ def _lines_of(symbol: str | None, lines: Mapping[tuple[Any, ...], int]) -> str:
     return f", line{'s' * (len(found) > 1)} {', '.join(map(str, found[:SHOWN_LINES]))}{more}" if found else ""
 
 
-def _grammar(root: dict[str, float], productions: list[Production]) -> PCFG:
+def _grammar(root: dict[str, float], productions: list[Production], weights: bool) -> PCFG:
     """The grammar itself where its rules are in normal form, else the normal form of it."""
+    if weights:
+        return normal_form(WrittenGrammar.weighted(root, productions)).grammar
     binary = [(head, *items, p) for head, items, p in productions
               if len(items) == 2 and not any(isinstance(item, Word) for item in items)]
     lexical = [(head, items[0].text, p) for head, items, p in productions
@@ -97,11 +105,11 @@ def _grammar(root: dict[str, float], productions: list[Production]) -> PCFG:
 _WORD, _SYMBOL = "'", '"'
 
 
-def _parse(line: str) -> tuple[Any, ...]:
+def _parse(line: str, most: float) -> tuple[Any, ...]:
     """Head (None: the root distribution), items and probability of a rule; a ValueError where the line is none."""
     parent, arrow, *children, last = _TOKEN.findall(line)
     p = float(last)
-    if arrow != ARROW or not children or not 0.0 <= p <= 1.0 or _is_quoted(parent, _WORD):
+    if arrow != ARROW or not 0.0 <= p <= most or math.isinf(p) or _is_quoted(parent, _WORD):
         raise ValueError
     items = [Word(_unquote(child)) if _is_quoted(child, _WORD) else _name(child) for child in children]
     is_root = parent == ROOT and len(items) == 1 and not isinstance(items[0], Word)

@@ -1,13 +1,19 @@
-"""A PCFG as people write it: rules with any number of symbols and words on the right."""
+"""A PCFG as people write it: rules with any number of symbols and words on the right, and perhaps with weights."""
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from pcfg_artifact.errors import GrammarError
+from pcfg_artifact.grammar.fixed_points import NoSolutionError, least_solution
 
+MASS_TOLERANCE = 1e-9  # sums of up to ~10^5 probabilities in float64 stay far below this
+MOST_NULLABLE = 12  # symbols of one rule that may yield nothing: each doubles the rules that replace it
 ROOT = "ROOT"  # heads the root distribution where it is written as rules
 
 
@@ -40,25 +46,69 @@ class WrittenGrammar:
     """root: probability of the symbol at the top.  start: what stands above it in trees, None for nothing.
 
     A grammar that is not proper may have rules of one symbol that sum to less than 1.
+    notes: what was changed when it was read, for a person.
     """
 
     root: Mapping[str, float]
     productions: tuple[Production, ...]
     start: str | None = None
     is_proper: bool = True
+    notes: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, root: Mapping[str, float], productions: Iterable[Production], start: str | None = None, *,
            is_proper: bool = True) -> WrittenGrammar:
-        """From rules in any order, the same one perhaps several times: their probabilities are added."""
-        added: dict[tuple[str, tuple[str | Word, ...]], float] = {}
-        for production in productions:
-            if not production.items:
-                raise GrammarError(f"the rule `{production.head} ->` has nothing on the right; rules must yield at "
-                                   f"least one word: write the rules that use {production.head!r} without it as well")
-            key = (production.head, production.items)
-            added[key] = added.get(key, 0.0) + production.prob
-        return cls(dict(root), tuple(Production(*key, p) for key, p in added.items()), start, is_proper)
+        """From rules in any order, the same one perhaps several times: their probabilities are added.
+
+        Rules with nothing on the right are removed, with every sentence's probability kept (`_without_empty_rules`).
+        """
+        written = cls(dict(root), _added(productions), start, is_proper)
+        return written if all(rule.items for rule in written.productions) else _without_empty_rules(written)
+
+    @classmethod
+    def weighted(cls, root: Mapping[str, float], productions: Iterable[Production], start: str | None = None
+                 ) -> WrittenGrammar:
+        """From rules with any weights: the probability of a tree is the product of its weights, over that of all trees.
+
+        Refused where the sum over all trees is infinite.
+        """
+        rules = _added(productions)
+        index = _index(root, rules)
+        terms = [(index[rule.head], tuple(index[x] for x in rule.items if not isinstance(x, Word)), rule.prob)
+                 for rule in rules]
+        try:
+            total = least_solution(len(index), terms)
+        except NoSolutionError as error:
+            names = list(index)
+            symbol = next((names[a] for a in error.symbols), names[0])
+            raise GrammarError(f"the weights of the trees of {symbol!r} have no finite sum, so that they are no "
+                               f"probabilities; lower the weights of its rules", symbol) from None
+        mass = sum(weight * total[index[name]] for name, weight in root.items())
+        if not mass > 0:
+            raise GrammarError("no tree of the grammar has weight; give the root a symbol that leads to words")
+        probs = [weight * math.prod(total[b] for b in factors) for _, factors, weight in terms]
+        per_head: dict[str, float] = defaultdict(float)
+        for rule, p in zip(rules, probs, strict=True):
+            per_head[rule.head] += p
+        proper = [rule._replace(prob=float(p / per_head[rule.head])) for rule, p in zip(rules, probs, strict=True)
+                  if per_head[rule.head] > 0]
+        note = f"weights are normalised: all trees together weigh {mass:.6g}"
+        scaled = {name: weight * total[index[name]] / mass for name, weight in root.items()}
+        written = cls.of({name: float(p) for name, p in scaled.items() if p > 0}, proper, start)
+        return replace(written, notes=(note, *written.notes))
+
+    def check(self) -> None:
+        """Refuse symbols without rules, and rules that sum to more than 1, or to less in a proper grammar."""
+        mass: dict[str, float] = defaultdict(float)
+        for production in self.productions:
+            mass[production.head] += production.prob
+        for name, where in self.symbols():
+            if name not in mass:
+                raise GrammarError(f"{name!r} in {where} heads no rule; every non-terminal needs at least one", name)
+        for head, total in mass.items():
+            if total > 1 + MASS_TOLERANCE or (self.is_proper and total < 1 - MASS_TOLERANCE):
+                raise GrammarError(f"the rules of {head!r} sum to {total:.9f}, expected 1 within {MASS_TOLERANCE:g}; "
+                                   f"normalise the probabilities", head)
 
     def symbols(self) -> Iterator[tuple[str, str]]:
         """Every symbol that is used, and where."""
@@ -78,7 +128,8 @@ class WrittenGrammar:
     def as_json(self) -> dict[str, Any]:
         rules = [[head, [[x.text] if isinstance(x, Word) else x for x in items], p]
                  for head, items, p in self.productions]
-        return {"root": dict(self.root), "start": self.start, "is_proper": self.is_proper, "rules": rules}
+        saved = {"root": dict(self.root), "start": self.start, "is_proper": self.is_proper, "rules": rules}
+        return saved | ({"notes": list(self.notes)} if self.notes else {})
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> WrittenGrammar:
@@ -89,10 +140,68 @@ class WrittenGrammar:
             rules.append(Production(_text(head), read, float(p)))
         root = {_text(name): float(p) for name, p in saved["root"].items()}
         start = None if saved["start"] is None else _text(saved["start"])
-        return cls(root, tuple(rules), start, bool(saved["is_proper"]))
+        return cls(root, tuple(rules), start, bool(saved["is_proper"]), tuple(map(_text, saved.get("notes", ()))))
 
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is not a name")
     return value
+
+
+def _added(productions: Iterable[Production]) -> tuple[Production, ...]:
+    added: dict[tuple[str, tuple[str | Word, ...]], float] = {}
+    for production in productions:
+        key = (production.head, production.items)
+        added[key] = added.get(key, 0.0) + production.prob
+    return tuple(Production(*key, p) for key, p in added.items())
+
+
+def _index(root: Mapping[str, float], rules: Iterable[Production]) -> dict[str, int]:
+    names = [*root, *(name for rule in rules for name in (rule.head, *rule.items) if not isinstance(name, Word))]
+    return {name: n for n, name in enumerate(dict.fromkeys(names))}
+
+
+def _without_empty_rules(written: WrittenGrammar) -> WrittenGrammar:
+    """The same probabilities of all sentences but the empty one, which has no place in a chart: the others are divided
+    by the rest.  A symbol then stands for its non-empty trees; its trees lack the nodes over nothing.
+    """
+    written.check()
+    index = _index(written.root, written.productions)
+    terms = [(index[rule.head], tuple(index[str(x)] for x in rule.items), rule.prob) for rule in written.productions
+             if not any(isinstance(x, Word) for x in rule.items)]
+    empty = least_solution(len(index), terms)  # probability that a symbol yields nothing: at most 1
+    nothing = {name for name, a in index.items() if empty[a] >= 1 - 1e-12}
+    nullable = {name for name, a in index.items() if empty[a] > 0}
+    rest = 1.0 - sum(p * empty[index[name]] for name, p in written.root.items())
+    if not rest > 1e-12:
+        raise GrammarError("the grammar yields the empty sentence alone; give a rule a word")
+    rules = []
+    for rule in written.productions:
+        if rule.head in nothing:
+            continue
+        places = [n for n, x in enumerate(rule.items) if not isinstance(x, Word) and x in nullable]
+        if len(places) > MOST_NULLABLE:
+            raise GrammarError(f"the rule `{rule}` has {len(places)} symbols that may yield nothing, expected at most "
+                               f"{MOST_NULLABLE}; split it into shorter rules", rule.head)
+        for kept in itertools.product((True, False), repeat=len(places)):
+            dropped = {n for n, keep in zip(places, kept, strict=True) if not keep}
+            items = tuple(x for n, x in enumerate(rule.items) if n not in dropped)
+            p = rule.prob / (1.0 - empty[index[rule.head]])
+            for n in places:
+                share = empty[index[str(rule.items[n])]]
+                p *= share if n in dropped else 1.0 - share
+            if items and not any(x in nothing for x in items if not isinstance(x, Word)):
+                rules.append(Production(rule.head, items, float(p)))
+    if written.is_proper:  # what rounding left over, where a symbol is almost never anything
+        mass: dict[str, float] = defaultdict(float)
+        for rule in rules:
+            mass[rule.head] += rule.prob
+        rules = [rule._replace(prob=rule.prob / mass[rule.head]) for rule in rules if mass[rule.head] > 0]
+    root = {name: float(p * (1.0 - empty[index[name]]) / rest) for name, p in written.root.items()
+            if name not in nothing}
+    n_empty = sum(not rule.items for rule in written.productions)
+    note = (f"{n_empty:,} rules with nothing on the right are removed, every sentence keeps its probability"
+            + (f" but the empty one, which had {1 - rest:.6g}: the rest is divided by {rest:.6g}" if rest < 1 else "")
+            + "; trees have no nodes over nothing")
+    return replace(written, root=root, productions=_added(rules), notes=(*written.notes, note))

@@ -11,7 +11,7 @@ import pandas as pd
 
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
-from pcfg_artifact.grammar.rulefile import from_text
+from pcfg_artifact.grammar.sources import read_grammar
 from pcfg_artifact.system.progress import progress, say
 from pcfg_artifact.treebank.leaf_formats import AUTO, LEAF_FORMATS
 from pcfg_artifact.treebank.reading import Treebank, read_treebank
@@ -84,31 +84,20 @@ def shortened(path: object) -> str:
 
 
 def add_grammar_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--grammar", required=True, type=Path, metavar="DIR",
-                        help="a grammar folder (from learn, or PCFG.save), or a text file of rules")
+    parser.add_argument("--grammar", required=True, type=Path, metavar="SOURCE",
+                        help="a grammar folder (from learn, or PCFG.save), a text file of rules (ours, or NLTK's), or "
+                             "zoo:NAME (see `zoo`)")
+    parser.add_argument("--weights", action="store_true",
+                        help="the numbers of a rule file are weights of any size; a tree has its product over the sum "
+                             "of all trees")
 
 
-def load_grammar(path: Path) -> PCFG:
-    """A grammar folder, or a text file of rules; says on the screen what of it is left out."""
-    grammar = _read_grammar(path)
-    if grammar.written is not None and (rules := grammar.written.zero_rules()):
-        say(f"left out: {len(rules):,} rules of probability 0 of {path} (first: `{rules[0]}`)")
+def load_grammar(path: Path, *, weights: bool = False) -> PCFG:
+    """The grammar that a source names; says on the screen what of it is left out or changed."""
+    grammar = read_grammar(path, weights=weights)
+    if grammar.written is not None:
+        for note in grammar.written.notes:
+            say(note)
+        if rules := grammar.written.zero_rules():
+            say(f"left out: {len(rules):,} rules of probability 0 of {path} (first: `{rules[0]}`)")
     return grammar
-
-
-def _read_grammar(path: Path) -> PCFG:
-    try:
-        if path.is_file():
-            return from_text(path.read_text(encoding="utf-8-sig"), str(path))
-        if not path.exists():
-            raise UsageError(f"no grammar at {path}; make one with `run_all.sh learn --treebank SOURCE --out {path}`")
-        if not path.is_dir():
-            raise UsageError(f"{path} is neither a file nor a folder; give a grammar folder or a rule file")
-        return PCFG.load(path)
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not a text file of rules ({error}); "
-                         f"give a grammar folder or a rule file") from error
-    except (OSError, ValueError) as error:  # ValueError: a path with a NUL in it
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise UsageError(f"cannot read the grammar {shortened(path)}: {reason}; give a grammar folder or a rule file "
-                         f"that may be read") from error

@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--plot {args.plot} ends in {args.plot.suffix!r}; expected .png or .svg")
     if args.plot is not None and len(sentences) > 1:
         raise UsageError(f"--plot draws one sentence, {args.sentences} has {len(sentences):,}; give one")
-    grammar = load_grammar(args.grammar)
+    grammar = load_grammar(args.grammar, weights=args.weights)
     model = build(grammar, args.max_length or max(map(len, sentences)), args)
     if args.show_layer is not None and not 1 <= args.show_layer <= model.n_layers:
         raise UsageError(f"--show-layer {args.show_layer} is not a layer; this model has layers 1 to {model.n_layers}")

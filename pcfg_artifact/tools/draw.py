@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     refuse_counts(("-n", args.n, 0), ("--shard-size", args.shard_size, 1), ("--workers", args.workers, 1),
                   ("--max-length", args.max_length, 1))
-    grammar = load_grammar(args.grammar)
+    grammar = load_grammar(args.grammar, weights=args.weights)
     sampler = Sampler(grammar, args.seed, args.max_length)
     if args.out is None:
         refuse_unwritable(grammar.words, args.grammar, "word")

@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     refuse_counts(("-n", args.n, 1), ("--sentences", args.sentences_drawn, 20), ("--seed", args.seed, 0))
-    grammar = load_grammar(args.grammar)
+    grammar = load_grammar(args.grammar, weights=args.weights)
     words = one_sentence(args.sentences)
     sentence = masked_sentence(grammar, words)
     span = read_span(args.span, len(words))

@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     refuse_counts(("-n", args.n, 1))
-    grammar = load_grammar(args.grammar)
+    grammar = load_grammar(args.grammar, weights=args.weights)
     if not args.json:
         print(f"{'probability':>12}  word")
     for words in read_sentences(args.sentences):

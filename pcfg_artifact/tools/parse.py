@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
     refuse_counts(("--max-length", args.max_length, 1), ("--limit", args.limit, 1))
     if args.evalb is not None:
         args.evalb.mkdir(parents=True, exist_ok=True)  # now, not when all is scored
-    grammar = load_grammar(args.grammar)
+    grammar = load_grammar(args.grammar, weights=args.weights)
     needs_latent = args.decode == "latent" or (args.treebank is not None and LatentPCFG.is_in(args.grammar))
     latent = LatentPCFG.load(args.grammar, grammar) if needs_latent else None
     if args.treebank is not None:

@@ -61,7 +61,7 @@ FORMAT, VERSION = "pcfg_artifact probes", 1
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", required=True, type=Path, metavar="DIR", help="a Hugging Face encoder folder")
     add_treebank_arguments(parser)
-    parser.add_argument("--grammar", type=Path, metavar="DIR", help="read words as this grammar does")
+    parser.add_argument("--grammar", type=Path, metavar="SOURCE", help="read words as this grammar does")
     parser.add_argument("--probe", choices=tuple(PROBES), default="linear", help="the probe (linear)")
     parser.add_argument("--input", choices=(EOS, ADJACENT), default=EOS, help="what the probe reads (EOS)")
     parser.add_argument("--pooling", choices=("first", "last", "mean"), default="first",

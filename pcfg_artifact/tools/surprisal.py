@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    grammar = load_grammar(args.grammar)
+    grammar = load_grammar(args.grammar, weights=args.weights)
     total = math.exp(prefix_grammar(grammar).log_total)
     if abs(total - 1.0) > ALL_FINITE:
         print(f"the finite trees of this grammar have probability {total:.6g} in all; every number is given that the "

@@ -221,7 +221,7 @@ def test_a_rule_file_takes_the_same_rules():
     ("S -> A 'x' [1.0]\nA -> B [1.0]\nB -> A [1.0]", "the unary rules of 'A' lead to no word"),
     ("S -> A 'x' [1.0]", "'A' in the rule `S -> A 'x'` heads no rule"),
     ("S -> 'x' [0.505] | 'y' [0.5]", "the rules of 'S' sum to 1.005"),
-    ("S -> 'x' [0.5] | [0.5]", "the rule `S ->` has nothing on the right"),
+    ("S -> A A [1.0]\nA -> [1.0]", "yields the empty sentence alone"),
 ])
 def test_what_cannot_be_brought_to_normal_form_is_refused(rules, message):
     theirs = nltk.PCFG.fromstring(rules)

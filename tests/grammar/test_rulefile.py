@@ -42,7 +42,7 @@ def test_comments_and_blank_lines_are_passed_over():
     assert from_text("# mine\n\nROOT -> A 1\nA -> 'x' 1.0\n").words == ("x",)
 
 
-@pytest.mark.parametrize("line", ["A B C", "A -> B", "'A' -> B 0.5", "A -> 'x' half", "A -> 1.0", "->", "A -> B C D 2"])
+@pytest.mark.parametrize("line", ["A B C", "A -> B", "'A' -> B 0.5", "A -> 'x' half", "->", "A -> B C D 2"])
 def test_a_line_that_is_no_rule_is_named(line):
     with pytest.raises(GrammarError, match="mine.txt, line 2"):
         from_text(f"ROOT -> A 1.0\n{line}\n", "mine.txt")
