@@ -20,7 +20,7 @@ PUBLIC = {
     "grammar.learning": {"learn_pcfg": "learn a grammar from trees"},
     "grammar.latent": {"LatentPCFG": "a latent-variable grammar"},
     "grammar.spectral": {"learn_spectral": "learn a latent-variable grammar by spectral estimation"},
-    "grammar.zoo": {"zoo": "a grammar of the zoo, built from its parameters"},
+    "grammar.zoo_grammars": {"zoo": "a grammar of the zoo, built from its parameters"},
     "grammar.sampling": {"Sampler": "draw trees in blocks that depend on the seed alone",
                          "sample_trees": "draw some trees"},
     "treebank.tree": {"Tree": "a labelled tree over words"},

@@ -11,7 +11,7 @@ import pcfg_artifact as pa
 
 NAMES = [name for names in pa.PUBLIC.values() for name in names]
 ROOT = Path(pa.__file__).parent
-MOST_NAMES = 60
+MOST_NAMES = 65  # 60 until questions of charts and the zoo came in
 API = ROOT.parent / "docs" / "reference" / "api.md"
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from pcfg_artifact.errors import GrammarError, UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.grammar.rulefile import from_text
-from pcfg_artifact.grammar.zoo import PREFIX, frozen_hash, read_name, zoo
+from pcfg_artifact.grammar.zoo_grammars import PREFIX, frozen_hash, read_name, zoo
 
 EXPECTED = f"a rule file, a grammar folder, a file of NLTK's rules, or {PREFIX}NAME (see `run_all.sh zoo`)"
 _NLTK_RULE = re.compile(r"^[^#\n].*->.*\[[^\]\s]*\]\s*$", re.MULTILINE)  # S -> NP VP [1.0]
