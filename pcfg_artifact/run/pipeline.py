@@ -20,7 +20,7 @@ from pcfg_artifact.run.refusals import refuse_early
 from pcfg_artifact.run.sections import Profile, as_json
 from pcfg_artifact.run.stage_folder import Manifest
 from pcfg_artifact.system import storage
-from pcfg_artifact.system.machine import Machine, peak_memory_mb, reset_peak_memory
+from pcfg_artifact.system.machine import Machine, peak_memory_mb, read_hardware, reset_peak_memory
 from pcfg_artifact.system.progress import say
 
 # Rooms that several stages need.
@@ -97,6 +97,8 @@ def run(profile: Profile, out: Path, stages: Sequence[Stage], *, force: bool = F
                 # Before the first stage that runs: a finished run needs nothing of the machine.
                 if not n_run and (remark := refuse_early(profile, out, [other.name for other in stages], force)):
                     say(remark)
+                if not n_run and profile.machine.trial and machine.device == "cuda":
+                    try_gpus(profile, out, stages)
                 say(f"[{stage.name}] {stage.what} ({reason})")
                 seconds = run_stage(profile, out, stage, inputs, machine, force)
                 say(f"[{stage.name}] done in {seconds:.1f} s")
@@ -111,6 +113,15 @@ def run(profile: Profile, out: Path, stages: Sequence[Stage], *, force: bool = F
     print(verdict.text("summary.txt"), end="")
     print(f"report: {verdict.path('report.html')}")
     return 0 if verdict.json("verdict")["passed"] is True else 1
+
+
+def try_gpus(profile: Profile, out: Path, stages: Sequence[Stage]) -> None:
+    """What would fail on a GPU after hours fails in two minutes; where training is done there is nothing to try."""
+    if not any(stage.name == "pretrain" for stage in stages) or Manifest.read(out / "pretrain") is not None:
+        return
+    say("trying the GPUs: two steps of every model, fits, hidden states and charts")
+    n_processes = profile.pretrain.processes or profile.machine.n_gpus or len(read_hardware(out).gpus) or 1
+    importlib.import_module("pcfg_artifact.workers.gpu_trial").run_trial(profile, n_processes, say)
 
 
 def run_stage(profile: Profile, out: Path, stage: Stage, inputs: dict[str, str], machine: Machine,

@@ -1,6 +1,8 @@
 """Check this machine: Python, packages, CPU, memory, disk, GPU and driver; a fix for each problem found.
 
-Exits with 0 when all that the smoke profile needs is there, and with 1 otherwise.
+Exits with 0 when all that the smoke profile needs is there, and with 1 otherwise.  With --gpu it also tries the GPUs
+for two minutes: two training steps of every model of a profile with its real batch, a sum over all GPUs, fits, hidden
+states and charts, and prints what they take beside the plan.
 """
 
 from __future__ import annotations
@@ -12,14 +14,21 @@ import re
 from importlib import metadata
 from pathlib import Path
 
+from pcfg_artifact.errors import StageError
+from pcfg_artifact.run.config import load_profile
+from pcfg_artifact.run.training_plan import memory_problems
 from pcfg_artifact.system import machine
 from pcfg_artifact.system.machine import Hardware, Need
 
-EXAMPLE = "run_all.sh doctor"
+EXAMPLE = "run_all.sh doctor --gpu"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, default=Path("."), metavar="DIR", help="where a run would write (.)")
+    parser.add_argument("--gpu", action="store_true", help="try the GPUs: two minutes")
+    parser.add_argument("--profile", default="paper", help="whose models --gpu trains (paper)")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="settings",
+                        help="change one value of the profile")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -38,8 +47,30 @@ def run(args: argparse.Namespace) -> int:
         print(f"{name:<10} {text}")
     for problem in problems:
         print(f"problem: {problem}")
+    if args.gpu and not problems:
+        problems += _tried(args, hardware)
     print("no problem found" if not problems else f"{len(problems)} problem(s) found")
     return 1 if problems else 0
+
+
+def _tried(args: argparse.Namespace, hardware: Hardware) -> list[str]:
+    """Try every GPU; the problem that was found, if any."""
+    from pcfg_artifact.workers.gpu_trial import run_trial  # here, because it brings torch
+
+    profile = load_profile(args.profile, args.settings)
+    n_processes = profile.pretrain.processes or profile.machine.n_gpus or len(hardware.gpus)
+    if not hardware.gpus:
+        found = ["there is no GPU here to try; run it on a machine with GPUs"]
+    else:
+        found = memory_problems(profile, hardware)
+        try:
+            if not found:
+                run_trial(profile, n_processes, print)
+        except StageError as error:
+            found = [str(error)]
+    for problem in found:
+        print(f"problem: {problem}")
+    return found
 
 
 def _python() -> str:

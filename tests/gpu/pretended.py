@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -27,6 +28,7 @@ import pcfg_artifact
 CPU = torch.device("cpu")
 N_GPUS = 2
 FREE_MEMORY = 1 << 30
+NAME = "A pretended GPU"
 PACKAGE = str(Path(pcfg_artifact.__file__).parent)
 # Operations whose result, or the shape of it, the CPU must have before it can go on.
 READS = {"_local_scalar_dense", "nonzero", "masked_select", "_unique2", "unique_dim", "unique_consecutive", "equal"}
@@ -194,7 +196,13 @@ def pretended_gpus() -> Iterator[PretendedGpus]:
     """The machine, while this lasts."""
     gpus = PretendedGpus()
     changes = {"default_generators": (torch.default_generator,) * N_GPUS, "device_count": lambda: N_GPUS,
-               "mem_get_info": lambda device=None: (FREE_MEMORY, FREE_MEMORY)}
+               "mem_get_info": lambda device=None: (FREE_MEMORY, FREE_MEMORY),
+               "is_available": lambda: True, "is_bf16_supported": lambda including_emulation=True: False,
+               "get_device_name": lambda device=None: NAME, "get_device_capability": lambda device=None: (8, 0),
+               "get_arch_list": lambda: ["sm_80"], "set_device": lambda device: None,
+               "get_device_properties": lambda device=None: SimpleNamespace(total_memory=FREE_MEMORY),
+               "synchronize": lambda device=None: gpus.wait("synchronize"), "empty_cache": lambda: None,
+               "reset_peak_memory_stats": lambda device=None: None, "max_memory_allocated": lambda device=None: 0}
     before = {name: getattr(torch.cuda, name) for name in changes}
     grouped = torch._C._group_tensors_by_device_and_dtype  # reads the device where nobody can pretend
 
