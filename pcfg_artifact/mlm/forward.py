@@ -7,6 +7,7 @@ all rectangles at once, queries, keys and values come from one product, and ther
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,9 @@ from torch.nn import functional
 
 from pcfg_artifact.mlm.model import MaskedLM, is_pre_norm
 from pcfg_artifact.mlm.packing import Batch
+from pcfg_artifact.system.machine import can_compile
+
+VOCABULARY_MULTIPLE = 64
 
 
 class FlatInputs(NamedTuple):
@@ -55,15 +59,30 @@ def layers_above(model: MaskedLM, hidden: torch.Tensor, inputs: FlatInputs, firs
     """Hidden states after each layer but the first `first`, from those that these left."""
     base: Any = model.base_model
     dropout, is_pre = model.config.hidden_dropout_prob if model.training else 0.0, is_pre_norm(model.config)
+    # Rows of other shapes in every step, as without packing, would be compiled in every step.
+    is_static = hidden.is_cuda and model.training and len(inputs.shapes) == 1 and inputs.is_token[0] is None
+    block = compiled_block() if is_static and can_compile() else one_layer
     for layer in base.encoder.layer[first:]:
-        attention, inner, outer = layer.attention, layer.intermediate, layer.output
-        mixed = attend(attention.self, attention.LayerNorm(hidden) if is_pre else hidden, inputs, model.training)
-        mixed = hidden + functional.dropout(attention.output.dense(mixed), dropout, model.training)
-        hidden = mixed if is_pre else attention.output.LayerNorm(mixed)
-        activated = inner.intermediate_act_fn(inner.dense(inner.LayerNorm(hidden) if is_pre else hidden))
-        hidden = hidden + functional.dropout(outer.dense(activated), dropout, model.training)
-        hidden = hidden if is_pre else outer.LayerNorm(hidden)
+        hidden = block(layer, hidden, inputs.shapes, inputs.is_token, dropout, is_pre, model.training)
         yield hidden
+
+
+def one_layer(layer: Any, hidden: torch.Tensor, shapes: Sequence[tuple[int, int]],
+              is_token: Sequence[torch.Tensor | None], dropout: float, is_pre: bool, is_training: bool) -> torch.Tensor:
+    """(tokens, width) hidden states after a layer, from those below it."""
+    attention, inner, outer = layer.attention, layer.intermediate, layer.output
+    mixed = attend(attention.self, attention.LayerNorm(hidden) if is_pre else hidden, shapes, is_token, is_training)
+    mixed = hidden + functional.dropout(attention.output.dense(mixed), dropout, is_training)
+    hidden = mixed if is_pre else attention.output.LayerNorm(mixed)
+    activated = inner.intermediate_act_fn(inner.dense(inner.LayerNorm(hidden) if is_pre else hidden))
+    hidden = hidden + functional.dropout(outer.dense(activated), dropout, is_training)
+    return hidden if is_pre else outer.LayerNorm(hidden)
+
+
+@cache
+def compiled_block() -> Any:
+    """one_layer, compiled once for all layers of a shape: each reads its weights as arguments."""
+    return torch.compile(one_layer, dynamic=False, fullgraph=True)
 
 
 def last_states(model: MaskedLM, hidden: torch.Tensor, inputs: FlatInputs, first: int = 0) -> torch.Tensor:
@@ -74,14 +93,15 @@ def last_states(model: MaskedLM, hidden: torch.Tensor, inputs: FlatInputs, first
     return base.LayerNorm(hidden) if is_pre_norm(model.config) else hidden
 
 
-def attend(heads: Any, hidden: torch.Tensor, inputs: FlatInputs, is_training: bool) -> torch.Tensor:
+def attend(heads: Any, hidden: torch.Tensor, shapes: Sequence[tuple[int, int]],
+           masks: Sequence[torch.Tensor | None], is_training: bool) -> torch.Tensor:
     """(tokens, width) what each token takes from the others of its row."""
     parts = (heads.query, heads.key, heads.value)
     mixed = functional.linear(hidden, torch.cat([part.weight for part in parts]),
                               torch.cat([part.bias for part in parts]))
     taken = []
-    of_rectangle = mixed.split([rows * width for rows, width in inputs.shapes])
-    for values, (rows, width), is_token in zip(of_rectangle, inputs.shapes, inputs.is_token, strict=True):
+    of_rectangle = mixed.split([rows * width for rows, width in shapes])
+    for values, (rows, width), is_token in zip(of_rectangle, shapes, masks, strict=True):
         by_head = values.view(rows, width, 3, heads.num_attention_heads, heads.attention_head_size)
         query, key, value = by_head.permute(2, 0, 3, 1, 4).unbind(0)
         found = functional.scaled_dot_product_attention(query, key, value, is_token,
@@ -92,7 +112,18 @@ def attend(heads: Any, hidden: torch.Tensor, inputs: FlatInputs, is_training: bo
 
 def masked_logits(model: MaskedLM, inputs: FlatInputs, where: torch.Tensor) -> torch.Tensor:
     """(masked, vocabulary) scores at the flat positions `where`; the vocabulary projection is computed only there."""
-    return model.lm_head(encode(model, inputs).index_select(0, where))
+    head, hidden = model.lm_head, encode(model, inputs).index_select(0, where)
+    if not hidden.is_cuda:
+        return head(hidden)
+    return padded_scores(head.decoder, head.layer_norm(functional.gelu(head.dense(hidden))))
+
+
+def padded_scores(decoder: torch.nn.Linear, hidden: torch.Tensor) -> torch.Tensor:
+    """decoder(hidden), with the vocabulary padded to a multiple of 64 in the product: GPUs are slow at odd sizes."""
+    n_tokens = len(decoder.weight)
+    missing = -n_tokens % VOCABULARY_MULTIPLE
+    bias = None if decoder.bias is None else functional.pad(decoder.bias, (0, missing))
+    return functional.linear(hidden, functional.pad(decoder.weight, (0, 0, 0, missing)), bias)[:, :n_tokens]
 
 
 class MaskedLoss(torch.nn.Module):

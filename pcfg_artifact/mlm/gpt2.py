@@ -14,7 +14,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from pcfg_artifact.metrics.models import Shape
 from pcfg_artifact.mlm import tokenizer as tokens
-from pcfg_artifact.mlm.forward import FlatInputs, summed_loss
+from pcfg_artifact.mlm.forward import FlatInputs, padded_scores, summed_loss
 from pcfg_artifact.mlm.model import check_width, seeded_weights
 
 
@@ -72,7 +72,8 @@ def attend_before(attention: Any, mixed: torch.Tensor, inputs: FlatInputs, is_tr
 
 def next_word_logits(model: GPT2LMHeadModel, inputs: FlatInputs, where: torch.Tensor) -> torch.Tensor:
     """(predicted, vocabulary) scores of what follows the flat positions `where`."""
-    return model.lm_head(causal_states(model, inputs).index_select(0, where))
+    hidden = causal_states(model, inputs).index_select(0, where)
+    return padded_scores(model.lm_head, hidden) if hidden.is_cuda else model.lm_head(hidden)
 
 
 class NextWordLoss(torch.nn.Module):

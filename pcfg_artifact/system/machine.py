@@ -14,6 +14,8 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -93,6 +95,12 @@ def total_memory() -> int:
     """Bytes of the machine, or of the part of it that the control group grants."""
     total, limit = int(psutil.virtual_memory().total), cgroups.memory_limit()
     return total if limit is None else min(total, limit.total)
+
+
+@cache
+def can_compile() -> bool:
+    """Whether torch.compile can make GPU kernels here: it needs Triton, and a C compiler to build their launchers."""
+    return find_spec("triton") is not None and bool(shutil.which(os.environ.get("CC", "cc")) or shutil.which("gcc"))
 
 
 def free_gpu_memory(device: str) -> int:

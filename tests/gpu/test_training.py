@@ -18,6 +18,7 @@ from pcfg_artifact.system.ragged import Ragged
 N_WORDS, STEPS = 20, 6
 RECIPE = Recipe(steps=STEPS, schedule_steps=10, warmup_steps=2, learning_rate=1e-2, weight_decay=0.01, clip=1.0)
 GPU = Rank(device="cuda:0")
+PADDED = 1e-5  # the padded vocabulary of GPUs sums in another order
 
 
 def small_corpus() -> MaskedCorpus:
@@ -51,10 +52,10 @@ def test_micro_batches_have_padding():
 
 def test_the_numbers_are_those_of_the_cpu_and_everything_is_on_the_gpu(on_cpu, gpus):
     model, progress = run(GPU)
-    assert progress.losses == on_cpu[0]
+    assert progress.losses == pytest.approx(on_cpu[0], abs=PADDED)
     for found, expected in zip(model.parameters(), on_cpu[1], strict=True):
         assert str(found.device) == "cuda:0"
-        assert torch.equal(found.detach().cpu(), expected)
+        torch.testing.assert_close(found.detach().cpu(), expected, rtol=0, atol=PADDED)
 
 
 def test_a_step_of_training_waits_for_nothing(gpus):
@@ -72,7 +73,7 @@ def test_a_loss_that_is_read_in_every_step_is_found_as_waits(gpus, monkeypatch):
 
 def test_resumed_on_a_gpu_it_ends_where_the_unbroken_run_ends(on_cpu, gpus):
     _, progress = run(GPU, start=on_cpu[2])
-    assert progress.losses == on_cpu[0]
+    assert progress.losses == pytest.approx(on_cpu[0], abs=PADDED)
 
 
 def test_a_checkpoint_taken_on_a_gpu_is_on_the_cpu(gpus):
