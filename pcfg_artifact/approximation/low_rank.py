@@ -38,9 +38,6 @@ class Projections:
             self.encode = np.ascontiguousarray(matrices)
             self.decode = np.ascontiguousarray([inverse_of(matrix) for matrix in matrices])
 
-    def apply(self, width: int, vector: np.ndarray) -> np.ndarray:
-        return vector if self.is_identity else self.decode[width] @ (self.encode[width] @ vector)
-
 
 @dataclass(frozen=True, eq=False)
 class ProjectedChart:

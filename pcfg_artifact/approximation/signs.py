@@ -10,23 +10,14 @@ the projected recursion as it is written.  Three readings, each the same for the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import NamedTuple
+
+import numpy as np
 
 from pcfg_artifact.errors import UsageError
 
 
-class Clippable(Protocol):
-    """A NumPy array or a torch tensor."""
-
-    def clip(self, *, min: float) -> Any: ...
-
-
-Values = TypeVar("Values", bound=Clippable)
-
-
-@dataclass(frozen=True)
-class SignRule:
+class SignRule(NamedTuple):
     """Where negative values are clipped: when they are stored, and when they are used as a key.
 
     Used as a key are: the left child in the inside recursion; in the outside recursion the parent (outside) where the
@@ -37,10 +28,10 @@ class SignRule:
     clips_stored: bool
     clips_keys: bool
 
-    def stored(self, values: Values) -> Values:
+    def stored(self, values: np.ndarray) -> np.ndarray:
         return values.clip(min=0) if self.clips_stored else values
 
-    def key(self, values: Values) -> Values:
+    def key(self, values: np.ndarray) -> np.ndarray:
         return values.clip(min=0) if self.clips_keys else values
 
 

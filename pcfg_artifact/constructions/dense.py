@@ -97,10 +97,6 @@ class DenseLayer(nn.Module):
         self.heads = nn.ModuleList(self._parts)  # torch keeps their buffers, the list before it their type
         self.feed_forward = FeedForward(weights, dtype) if weights.clipped else nn.Identity()
 
-    @property
-    def n_heads(self) -> int:
-        return sum(len(heads.query) for heads in self._parts)
-
     def forward(self, e: torch.Tensor) -> torch.Tensor:
         update = torch.zeros_like(e)
         for heads in self._parts:
@@ -115,10 +111,6 @@ class TransientDenseLayer(nn.Module):
     def __init__(self, weights: LayerWeights, dtype: torch.dtype = torch.float64) -> None:
         super().__init__()
         self.weights, self.dtype = weights, dtype
-
-    @property
-    def n_heads(self) -> int:
-        return self.weights.n_heads
 
     def forward(self, e: torch.Tensor) -> torch.Tensor:
         return DenseLayer(self.weights, self.dtype).to(e.device)(e)

@@ -81,10 +81,6 @@ class StructuredLayer(nn.Module):
         self.contractions = used
         self.owned = nn.ModuleList(used.values())
 
-    @property
-    def n_heads(self) -> int:
-        return self.weights.n_heads
-
     def forward(self, e: torch.Tensor) -> torch.Tensor:
         updated = e.clone()
         for heads in self.weights.heads:

@@ -108,7 +108,7 @@ class ConstructedTransformer(nn.Module):
 
     @property
     def n_heads(self) -> int:
-        return max(cast("StructuredLayer | DenseLayer", layer).n_heads for layer in self.layers)
+        return max(layer.n_heads for layer in self.plan.layers)
 
     @property
     def embedding_dim(self) -> int:

@@ -55,7 +55,7 @@ def run(cfg: ConstructConfig, inputs: Inputs, out: StageDir, machine: Machine) -
     out.write_json("example", explored[0])
     out.write_json("explored", [explored_sentence(grammar, found) for found in explored])
     sampled = sampled_sentences(inputs, grammar, cfg)
-    metrics = list(exact_metrics(grammar, sampled, cfg))
+    metrics = list(theorem_metrics(grammar, sampled, cfg))
     for variant in VARIANTS:
         metrics += approximate_metrics(variant, inputs.pcfg(variant), train[:cfg.n_training], sampled,
                                        test[:cfg.n_parsed], cfg, machine)
@@ -90,21 +90,27 @@ def explored_sentence(grammar: PCFG, found: dict[str, Any]) -> dict[str, Any]:
             "log_prob": chart.log_prob, "cells": best_labels(grammar, chart), "layers": found["layers"]}
 
 
-def exact_metrics(grammar: PCFG, sentences: list[list[str]], cfg: ConstructConfig) -> Iterator[Metric]:
+def theorem_metrics(grammar: PCFG, sentences: list[list[str]], cfg: ConstructConfig) -> Iterator[Metric]:
     n, L = grammar.n_nonterminals, cfg.max_length
-    for name, model, claimed in (
-            ("theorem_3.1", HardAttentionInsideOutside(grammar, L), hard.claimed_sizes(n, L)),
-            ("theorem_3.2", RelativeInsideOutside(grammar, L), relative.claimed_sizes(n, L))):
-        agreement, one_mask = Agreement(L), 0.0
-        for sentence in progress(sentences, total=len(sentences), desc=name):
-            embeddings, chart = model(sentence), inside_outside(grammar, [sentence], outside="full")[0]
-            agreement.add(*map(entry_errors, model.read_charts(embeddings), linear(chart)))
-            expected = word_distributions(grammar, chart)
-            one_mask = max(one_mask, float(entry_errors(model.word_distributions(embeddings), expected).max()))
-        yield from size_metrics(model, claimed, model=name)
-        yield from error_metrics(model, agreement, cfg.lengths, model=name)
-        yield Metric(table="agreement", model=name, metric="one_mask", value=one_mask, n=len(sentences),
-                     unit="relative_error")
+    yield from exact_metrics(HardAttentionInsideOutside(grammar, L), hard.claimed_sizes(n, L), sentences, cfg.lengths,
+                             model="theorem_3.1")
+    yield from exact_metrics(RelativeInsideOutside(grammar, L), relative.claimed_sizes(n, L), sentences, cfg.lengths,
+                             model="theorem_3.2")
+
+
+def exact_metrics(built: ConstructedTransformer, claimed: dict[str, int], sentences: list[list[str]],
+                  lengths: Sequence[int], **named: Any) -> Iterator[Metric]:
+    """Sizes of a transformer that runs Inside-Outside of its grammar, and its largest errors against the engine."""
+    agreement, one_mask = Agreement(built.max_length), 0.0
+    for sentence in progress(sentences, total=len(sentences), desc=", ".join(named.values())):
+        embeddings, chart = built(sentence), inside_outside(built.grammar, [sentence], outside="full")[0]
+        agreement.add(*map(entry_errors, built.read_charts(embeddings), linear(chart)))
+        expected = word_distributions(built.grammar, chart)
+        one_mask = max(one_mask, float(entry_errors(built.word_distributions(embeddings), expected).max()))
+    yield from size_metrics(built, claimed, **named)
+    yield from error_metrics(built, agreement, lengths, **named)
+    yield Metric(table="agreement", metric="one_mask", value=one_mask, n=len(sentences), unit="relative_error",
+                 **named)
 
 
 def approximate_metrics(variant: str, grammar: PCFG, train: list[list[str]], sampled: list[list[str]],
@@ -161,17 +167,8 @@ def merged_metrics(variant: str, grammar: PCFG, smoothing: float, sentences: lis
                              min(cfg.n_preterminals, grammar.n_preterminals))
     merged = merge_symbols(grammar, classes, smoothing)
     model = MergedInsideOutside(merged, cfg.max_length, backend="structured")
-    agreement, one_mask = Agreement(cfg.max_length), 0.0
-    for sentence in progress(sentences, total=len(sentences), desc=f"merged, {variant}"):
-        embeddings, chart = model(sentence), inside_outside(merged, [sentence], outside="full")[0]
-        agreement.add(*map(entry_errors, model.read_charts(embeddings), linear(chart)))
-        expected = word_distributions(merged, chart)
-        one_mask = max(one_mask, float(entry_errors(model.word_distributions(embeddings), expected).max()))
-    named: dict[str, Any] = {"grammar": variant, "model": "merged"}
     claimed = merged_relative.claimed_sizes(merged.n_interminals, merged.n_preterminals, cfg.max_length, model.n_heads)
-    yield from size_metrics(model, claimed, **named)
-    yield from error_metrics(model, agreement, cfg.lengths, **named)
-    yield Metric(table="agreement", metric="one_mask", value=one_mask, n=len(sentences), unit="relative_error", **named)
+    yield from exact_metrics(model, claimed, sentences, cfg.lengths, model="merged", grammar=variant)
 
 
 def size_metrics(built: ConstructedTransformer, claimed: dict[str, int], **named: Any) -> Iterator[Metric]:
