@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pcfg_artifact.tools.control_bound import _one_hot, _pearson, control_reach
+from control_bound import _one_hot, _pearson, control_reach
 
 
 def test_memory_of_every_pair_is_perfect_and_of_none_is_nothing():

@@ -22,7 +22,7 @@ from pcfg_artifact.system.progress import progress
 from pcfg_artifact.tools.arguments import add_treebank_arguments, load_treebank
 from pcfg_artifact.treebank.splits import split
 
-EXAMPLE = "python -m pcfg_artifact.tools.control_bound --treebank craft_penn.zip"
+EXAMPLE = "python -m scripts.control_bound --treebank craft_penn.zip"
 PENALTIES = (0.0, 0.3, 1.0, 3.0, 10.0)  # ridge; the best on the test spans is taken, so that this is an upper bound
 
 
