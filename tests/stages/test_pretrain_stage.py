@@ -133,10 +133,19 @@ def test_the_model_before_training_is_kept_beside_the_trained_one(finished, run_
         assert not all(torch.equal(trained[key], expected[key]) for key in expected)
 
 
+def note_only(started):
+    """In place of run_workers: starts nobody, and notes whom it would have started."""
+    def run_workers(commands, *_):
+        started.extend(commands)
+        yield from ()
+
+    return run_workers
+
+
 def test_a_finished_model_is_never_trained_again(finished, run_folder, monkeypatch):
     finished.path("models/A1L2/training.json").rename(run_folder / "aside.json")
     started = []
-    monkeypatch.setattr(jobs, "run_workers", lambda commands, *_: started.extend(commands) or iter(()))
+    monkeypatch.setattr(jobs, "run_workers", note_only(started))
     jobs.train_models(small_config(), finished, MACHINE)
     (run_folder / "aside.json").rename(finished.path("models/A1L2/training.json"))
     assert started == ["A1L2"]
@@ -233,7 +242,7 @@ def test_only_tables_of_the_stage_are_written(finished):
 def test_models_side_by_side_start_with_the_deepest_and_others_in_the_profiles_order(monkeypatch, tmp_path, machine,
                                                                                      order):
     started = []
-    monkeypatch.setattr(jobs, "run_workers", lambda commands, *_: started.extend(commands) or [])
+    monkeypatch.setattr(jobs, "run_workers", note_only(started))
     config = dataclasses.replace(load_profile("smoke").pretrain, models=("A2L1", "A1L2"), causal_models=("C1L2",))
     jobs.train_models(config, StageDir(tmp_path / "pretrain"), machine)
     assert started == order

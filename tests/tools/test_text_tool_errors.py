@@ -203,7 +203,7 @@ def test_a_folder_for_evalb_that_cannot_be_one_is_refused_before_anything_is_sco
 
 
 def test_memory_that_is_not_there_is_said(rules, capsys, monkeypatch):
-    def refuse(_):
+    def refuse(*_, **__):
         raise MemoryError
 
     monkeypatch.setattr("pcfg_artifact.tools.mask.load_grammar", refuse)
