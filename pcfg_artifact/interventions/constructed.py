@@ -1,7 +1,7 @@
-"""The positive control: a transformer whose chart coordinates are known (Theorem 3.2), in which they are cleared.
+"""The positive control: interventions on the transformer of Theorem 3.2, where chart entries have known coordinates.
 
-Setting the coordinates of forbidden spans to 0 as soon as a layer has written them, inside ones in the first pass and
-outside ones in the second, must give the constrained charts: here an intervention has the exact answer by construction.
+Each layer's coordinates of forbidden spans are set to 0 as soon as they are written.  The transformer then computes the
+constrained charts, so the measured effect must equal the exact one.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from pcfg_artifact.parsing.options import EngineOptions
 
 
 def cleared_embeddings(model: ConstructedTransformer, leaves: np.ndarray, constraints: Constraints) -> torch.Tensor:
-    """(tokens, d) last embeddings of a sentence given by its leaves (L, P), when the coordinates of every span that the
-    constraints (without labels) forbid are cleared in both passes."""
+    """(tokens, d) last embeddings of a sentence with these leaves (L, P), after the coordinates of all spans that the
+    constraints (without labels) forbid were cleared in both passes."""
     length = len(leaves)
     is_forbidden = forbidden_cells(length, constraints)
     spans = [(int(i), int(j)) for i, j in zip(*(bounds[is_forbidden] for bounds in cell_bounds(length)), strict=True)]
@@ -49,8 +49,8 @@ def _clear(model: ConstructedTransformer, embeddings: torch.Tensor, spans: Seque
 
 def constructed_change(model: ConstructedTransformer, sentence: MaskedSentence, span: tuple[int, int]
                        ) -> tuple[np.ndarray, float]:
-    """(masked, n_words) change of log probabilities between clearing for the span and clearing it, and the largest
-    relative error of the two pairs of charts against constrained Inside-Outside."""
+    """(masked, n_words) log probabilities with the span required less those with it forbidden; and the largest relative
+    error of the charts of both cases against constrained Inside-Outside."""
     grammar, leaves = model.grammar, masked_leaves(model.grammar, sentence)
     distributions, worst = [], 0.0
     for is_required in (True, False):
@@ -66,7 +66,7 @@ def constructed_change(model: ConstructedTransformer, sentence: MaskedSentence, 
 
 def observe_constructed(model: ConstructedTransformer, sentences: Sequence[MaskedSentence],
                         questions: Sequence[Question]) -> tuple[Observations, float]:
-    """The measurement that trained models get, with coordinates in place of a probe; and the largest chart error."""
+    """What is measured of trained models, with coordinates in place of a probe; and the largest chart error."""
     found, worst = Observations(), 0.0
     for question in questions:
         sentence = sentences[question.sentence]
@@ -77,7 +77,7 @@ def observe_constructed(model: ConstructedTransformer, sentences: Sequence[Maske
 
 
 def constructed_metrics(seen: Observations, chart_error: float) -> list[Metric]:
-    """The positive control: every masked word, since here the coordinates of all layers are cleared."""
+    """Statistics over every masked word, since the coordinates of all layers are cleared."""
     slope, *others = seen.estimates(np.ones(len(seen.sentence), bool))
     errors = {"slope_off_by": abs(slope.value - 1), "chart_error": chart_error}
     return [slope, *others, *(slope.at(metric=metric, value=value, error=None, unit="relative_error")

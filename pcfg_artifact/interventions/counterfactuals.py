@@ -1,4 +1,4 @@
-"""Exact counterfactuals: how the masked words of a sentence would change if a span were, or were not, a constituent."""
+"""Exact counterfactuals: how masked words change if a span is, or is not, a constituent; and the spans to ask about."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pcfg_artifact.errors import StageError
 from pcfg_artifact.grammar.pcfg import PCFG
-from pcfg_artifact.mlm.exact_comparison import MaskedSentence
+from pcfg_artifact.mlm.exact_comparison import MaskedSentence, masked_sentences
 from pcfg_artifact.parsing.charts import Chart
 from pcfg_artifact.parsing.constraints import forbidden_entries
 from pcfg_artifact.parsing.engine import leaf_charts
 from pcfg_artifact.parsing.leaves import sentence_leaves
 from pcfg_artifact.parsing.masking import word_distributions
+from pcfg_artifact.parsing.masks import Masking
 from pcfg_artifact.parsing.options import DEFAULT, EngineOptions
+from pcfg_artifact.system.ragged import Ragged
 from pcfg_artifact.system.random_streams import stream
 
 Span = tuple[int, int]
@@ -24,7 +27,7 @@ MARGIN = 0.05  # a span is in question if its probability is at least this far f
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """A span of a masked sentence that may or may not be a constituent, and what that means for the masked words.
+    """A span of a masked sentence, and how its being a constituent or not changes the masked words.
 
     weights (masked, n_words): probability of every word given the context.
     change (masked, n_words): log P(w | context, span in the tree) - log P(w | context, span not in it), NaN where one
@@ -42,6 +45,33 @@ class Question:
         return self.span[1] - self.span[0]
 
 
+@dataclass(frozen=True, eq=False)
+class InterventionData:
+    """Sentences that probes are fitted to, sentences that are intervened on, and the questions about the latter."""
+
+    train: Sequence[MaskedSentence]
+    train_marginals: Sequence[np.ndarray]
+    test: Sequence[MaskedSentence]
+    test_marginals: Sequence[np.ndarray]
+    questions: Sequence[Question]
+
+
+def build(grammar: PCFG, train: Ragged, test: Ragged, *, mask_rate: float, max_length: int, n_train: int, n_test: int,
+          widths: Sequence[int], n_questions: int, seed: int, options: EngineOptions) -> InterventionData:
+    """The first short enough sentences of both splits, masked, those without a mask left out; and questions."""
+    masking = Masking(mask_rate, "mask")
+    chosen = [[one for one in masked_sentences(grammar, sentences, masking, seed=seed, n=n, max_length=max_length)
+               if len(one.positions)] for sentences, n in ((train, n_train), (test, n_test))]
+    marginals = [[constituent_probabilities(chart) for chart in masked_charts(grammar, sentences, options)]
+                 for sentences in chosen]
+    spans = [found for width in widths for found in spans_in_question(marginals[1], width, n_questions, seed)]
+    if not spans:
+        raise StageError(f"no span of {', '.join(map(str, widths))} words is in question in {len(chosen[1])} masked "
+                         f"sentences; raise intervene.n_test or intervene.max_length")
+    questions = answer_questions(grammar, chosen[1], spans, options)
+    return InterventionData(chosen[0], marginals[0], chosen[1], marginals[1], questions)
+
+
 def constituent_probabilities(chart: Chart) -> np.ndarray:
     """(L+1, L+1): probability that (i, j) is a span of the tree, whatever its label."""
     square = np.zeros((chart.length + 1, chart.length + 1))
@@ -51,7 +81,7 @@ def constituent_probabilities(chart: Chart) -> np.ndarray:
 
 def masked_charts(grammar: PCFG, sentences: Sequence[MaskedSentence], options: EngineOptions = DEFAULT
                   ) -> Iterator[Chart]:
-    """Inside-Outside of sentences of which the masked words are not seen."""
+    """Inside-Outside of sentences whose masked words are unknown."""
     return leaf_charts(grammar, [masked_leaves(grammar, sentence) for sentence in sentences], options)
 
 
@@ -68,8 +98,8 @@ def spans_in_question(marginals: Sequence[np.ndarray], width: int, limit: int, s
 
 
 def answer_questions(grammar: PCFG, sentences: Sequence[MaskedSentence], spans: Sequence[tuple[int, Span]],
-              options: EngineOptions = DEFAULT) -> list[Question]:
-    """The exact answer for every (sentence, span), from two constrained charts each and one that is not."""
+                     options: EngineOptions = DEFAULT) -> list[Question]:
+    """The exact answer for every (sentence, span), from one chart without constraints and two with."""
     leaves, forbidden = [], []
     for s, span in spans:
         for constraints in ({}, {span: True}, {span: False}):

@@ -1,4 +1,4 @@
-"""Other hidden states for a span: those from which a probe would read that it is, or is not, a constituent.
+"""Edited hidden states of a span, from which a probe reads that the span is, or is not, a constituent.
 
 A probe reads the states of the first and the last word of a span, side by side: x (n, 2 width).
 """
@@ -12,8 +12,8 @@ from pcfg_artifact.system.random_streams import stream
 
 MAX_STEPS = 30  # a linear probe needs one
 CLOSE = 1e-3  # of the answer to what it should become
-AT_ONCE = 1 << 24  # numbers that are put to a probe at a time
-DIFFERENCE = 0.05  # of the spread of all coordinates: how far one is moved to see what the probe makes of it
+AT_ONCE = 1 << 24  # numbers that a probe reads in one call
+DIFFERENCE = 0.05  # step of the difference quotient, as a share of the standard deviation of all coordinates
 
 
 def span_inputs(states: np.ndarray, width: int) -> np.ndarray:
@@ -23,8 +23,8 @@ def span_inputs(states: np.ndarray, width: int) -> np.ndarray:
 
 
 def moved(probe: FittedProbe, x: np.ndarray, answer: float) -> np.ndarray:
-    """x changed as little as possible so that the probe answers `answer`: for a linear probe one step along its weight,
-    for any other repeated steps along its gradient."""
+    """x after the smallest change that makes the probe answer `answer`: one step along the weights of a linear probe,
+    repeated steps along the gradient of any other."""
     x = x.astype(np.float32, copy=True)
     for _ in range(MAX_STEPS):
         missing = answer - probe.predict(x)[0].astype(np.float64)
@@ -39,7 +39,7 @@ def moved(probe: FittedProbe, x: np.ndarray, answer: float) -> np.ndarray:
 
 
 def gradient(probe: FittedProbe, x: np.ndarray) -> np.ndarray:
-    """(n, D) by differences, so that any probe will do: the nets are linear but for their kinks."""
+    """(n, D) by difference quotients, which every probe allows; networks are piecewise linear."""
     width = x.shape[1]
     step = np.float32(DIFFERENCE * max(float(x.std()), 1e-3))
     parts = []
@@ -52,7 +52,7 @@ def gradient(probe: FittedProbe, x: np.ndarray) -> np.ndarray:
 
 
 def random_steps(x: np.ndarray, to_one: np.ndarray, to_zero: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Steps in a random direction, opposite ones as long as those to `to_one` and to `to_zero`."""
+    """Steps in opposite random directions, as long as those to `to_one` and to `to_zero`."""
     direction = stream(seed, "random direction").standard_normal(x.shape)
     direction /= np.linalg.norm(direction, axis=1, keepdims=True)
     lengths = (np.linalg.norm(other - x, axis=1, keepdims=True) for other in (to_one, to_zero))
@@ -61,13 +61,13 @@ def random_steps(x: np.ndarray, to_one: np.ndarray, to_zero: np.ndarray, seed: i
 
 
 def nearest(pool: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """For every x the nearest of a pool of states of other sentences."""
+    """The state nearest to every x in a pool of states of other sentences."""
     distances = (pool ** 2).sum(axis=1) - 2 * x.astype(np.float64) @ pool.T.astype(np.float64)
     return pool[distances.argmin(axis=1)]
 
 
 def with_span(states: np.ndarray, span: tuple[int, int], x: np.ndarray) -> np.ndarray:
-    """(K, L + 2, width): the states with those of the span's first and last word taken from each of x (K, 2 width)."""
+    """(K, L + 2, width): for each of x (K, 2 width), the states with x at the span's first and last word."""
     copies = np.repeat(states[None], len(x), axis=0)
     width = states.shape[1]
     copies[:, span[0] + 1], copies[:, span[1]] = x[:, :width], x[:, width:]

@@ -1,13 +1,14 @@
-"""Interventions on one layer of a trained model: probes, the states they ask for, what the layers above make of them.
+"""Interventions on one layer of a trained model: states are edited, and the layers above run on.
 
-For every question (a span of a masked sentence) there are two sets of states, one for "a constituent", one for "none";
-the model's change of a masked word is the difference of its log probabilities between the two.
+Every question (a span of a masked sentence) has two sets of states: from one a probe reads that the span is a
+constituent, from the other that it is none.  The model's change of a masked word is the difference of its log
+probabilities between the two.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -24,13 +25,13 @@ from pcfg_artifact.probing.control_tasks import pair_label
 from pcfg_artifact.probing.linear_probe import LinearProbe
 from pcfg_artifact.probing.probes import FittedProbe, Probe
 
-# How states are changed: by a probe, under its name (LINEAR is always one), by the nearest state of another sentence;
-# then the controls.
+# Methods of editing states: a probe, under its name (LINEAR is always one); the nearest state of another sentence; and
+# three controls.
 LINEAR, STATES = LinearProbe.name, "states of another sentence"
 RANDOM, CONTROL_TASK, OTHER_SENTENCES = "random direction", "control task", "spans of other sentences"
 MASKED = "<mask>"
 GROUPED = (LINEAR, STATES, RANDOM)
-DISTANCES = (0, 1, 3, 6, np.inf)  # words; at 0 the word's own state is moved
+DISTANCES = (0, 1, 3, 6, np.inf)  # words; at 0 the word's own state is edited
 SLOPE = ("slope",)
 
 Pair = tuple[np.ndarray, np.ndarray]  # states (n, 2 width) for "a constituent", and for "none"
@@ -51,20 +52,26 @@ class Masked:
         return np.concatenate([np.diagonal(self.marginals[s], width) for s in chosen])
 
     def control_labels(self, width: int, chosen: Sequence[int], seed: int) -> np.ndarray:
-        """Random numbers of the pair of words that a probe reads, as they are seen."""
+        """A random number for the pair of words at the ends of each span, masks included."""
         labels = []
         for s in chosen:
             seen = [MASKED if word < 0 else str(word) for word in self.sentences[s].seen]
             labels += [pair_label(seen[i], seen[i + width - 1], seed) for i in range(len(seen) - width + 1)]
         return np.array(labels)
 
+    def fit(self, probe: Probe, width: int, chosen: Sequence[int], seed: int, *, is_control: bool = False
+            ) -> FittedProbe:
+        """The probe, fitted to the spans of one width of the chosen sentences."""
+        targets = self.control_labels(width, chosen, seed) if is_control else self.targets(width, chosen)
+        return probe.fit(self.inputs(width, chosen), targets.astype(np.float64), (seed,), overwrite_x=True)
+
 
 @dataclass
 class LayerOutcome:
     """What the interventions on one layer did.
 
-    observations: by method.  answers, by method: `completeness`, the answer of a probe fitted apart
-    at "constituent" less that at "none", and `change_of_other_answers`, for spans that share a word with the moved one.
+    observations: by method.  answers, two for each method: `completeness` is how much the answer of a probe fitted to
+    other sentences changes; `change_of_other_answers` is the same for spans that share a word with the edited one.
     """
 
     observations: dict[str, Observations] = field(default_factory=lambda: defaultdict(Observations))
@@ -73,18 +80,17 @@ class LayerOutcome:
 
 def intervene(model: MaskedLM, layer: int, train: Masked, test: Masked, questions: Sequence[Question],
               probes: Mapping[str, Probe], seed: int) -> LayerOutcome:
-    """All interventions on one layer, by these probes; the linear one is among them."""
+    """All interventions on one layer by these probes, among them the linear one."""
     outcome = LayerOutcome()
     widths = sorted({question.width for question in questions})
     half, other_half = range(0, len(train.sentences), 2), range(1, len(train.sentences), 2)
-    fit = {width: _fitter(train, width, seed) for width in widths}
-    linear = {width: fit[width](probes[LINEAR], half) for width in widths}
-    apart = {width: fit[width](probes[LINEAR], other_half) for width in widths}
+    linear, apart = ({width: train.fit(probes[LINEAR], width, chosen, seed) for width in widths}
+                     for chosen in (half, other_half))
     pairs: dict[str, dict[int, Pair]] = defaultdict(dict)  # method -> index of the question -> states
     for width in widths:
         chosen = [q for q, question in enumerate(questions) if question.width == width]
         x = np.stack([_read(test, questions[q]) for q in chosen])
-        by_method = _pairs(x, train, width, half, linear[width], fit[width], probes, seed)
+        by_method = _pairs(x, train, width, half, linear[width], probes, seed)
         for method, (ones, zeros) in by_method.items():
             pairs[method].update(zip(chosen, zip(ones, zeros, strict=True), strict=True))
     for q in range(len(questions)):
@@ -99,30 +105,19 @@ def intervene(model: MaskedLM, layer: int, train: Masked, test: Masked, question
     return outcome
 
 
-Fit = Callable[..., FittedProbe]
-
-
-def _fitter(train: Masked, width: int, seed: int) -> Fit:
-    """fit(probe, sentences, is_control=False) for the spans of one width."""
-    def fit(probe: Probe, chosen: Sequence[int], is_control: bool = False) -> FittedProbe:
-        targets = train.control_labels(width, chosen, seed) if is_control else train.targets(width, chosen)
-        return probe.fit(train.inputs(width, chosen), targets.astype(np.float64), (seed,), overwrite_x=True)
-    return fit
-
-
-def _pairs(x: np.ndarray, train: Masked, width: int, half: Sequence[int], linear: FittedProbe, fit: Fit,
+def _pairs(x: np.ndarray, train: Masked, width: int, half: Sequence[int], linear: FittedProbe,
            probes: Mapping[str, Probe], seed: int) -> dict[str, Pair]:
-    """The states that every method gives, for the spans of one width that are read as x."""
+    """The states that every method gives to the spans of one width whose states are x."""
     found: dict[str, Pair] = {}
     for method, probe in probes.items():
-        fitted = linear if method == LINEAR else fit(probe, half)
+        fitted = linear if method == LINEAR else train.fit(probe, width, half, seed)
         found[method] = moved(fitted, x, 1.0), moved(fitted, x, 0.0)
     inputs, marginals = train.inputs(width, half), train.targets(width, half)
     pools = inputs[marginals >= 1 - MARGIN], inputs[marginals <= MARGIN]
     if all(map(len, pools)):
         found[STATES] = nearest(pools[0], x), nearest(pools[1], x)
     found[RANDOM] = random_steps(x, *found[LINEAR], seed)
-    control = fit(probes[LINEAR], half, is_control=True)
+    control = train.fit(probes[LINEAR], width, half, seed, is_control=True)
     found[CONTROL_TASK] = moved(control, x, 1.0), moved(control, x, 0.0)
     return found
 
@@ -158,10 +153,8 @@ def _of_another_sentence(questions: Sequence[Question], q: int) -> Question | No
 
 def _answers(test: Masked, question: Question, pair: Pair, linear: Mapping[int, FittedProbe], apart: FittedProbe
              ) -> tuple[float, float]:
-    """(what a probe fitted apart reads, mean absolute change of answers for other spans), "constituent" less "none".
-
-    Other spans are those of the probed widths that share exactly one of the two words with the moved span.
-    """
+    """Changes from "none" to "a constituent": of the answer of a probe fitted to other sentences, and the mean absolute
+    one of the answers for other spans, which share exactly one of the two words with the edited span."""
     read = apart.predict(np.stack(pair).astype(np.float32))[0]
     first, last = question.span[0], question.span[1] - 1
     changes = []
@@ -179,7 +172,7 @@ def _answers(test: Masked, question: Question, pair: Pair, linear: Mapping[int, 
 
 
 def layer_metrics(outcome: LayerOutcome, is_middle: bool) -> list[Metric]:
-    """Slopes at masked words elsewhere, and at those whose own state was moved; of the middle layer everything."""
+    """Slopes at masked words elsewhere and at those whose own state was edited; everything for the middle layer."""
     found = list(outcome.answers) if is_middle else []
     for method, seen in outcome.observations.items():
         elsewhere = seen.estimates(seen.is_elsewhere, STATISTICS if is_middle else SLOPE, probe=method)
@@ -192,7 +185,7 @@ def layer_metrics(outcome: LayerOutcome, is_middle: bool) -> list[Metric]:
 
 
 def group_metrics(method: str, seen: Observations) -> Iterator[Metric]:
-    """Slopes by width of the span, and by distance of the masked word from the moved states."""
+    """Slopes by width of the span, and by distance of the masked word from the edited states."""
     width, distance = np.asarray(seen.width), np.asarray(seen.distance)
     for one in np.unique(width):
         yield from seen.estimates((width == one) & seen.is_elsewhere, SLOPE, probe=method, group="width",

@@ -1,4 +1,4 @@
-"""Hidden states of every layer, and what a model says when states of one layer are others and the layers above run."""
+"""Hidden states of every layer, and a model's predictions from edited states of one layer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROWS = 64  # sentences of one length, or changed copies of one sentence, that go
 
 @torch.no_grad()
 def layer_states(model: MaskedLM, sentences: Sequence[MaskedSentence]) -> list[np.ndarray]:
-    """(layers + 1, L + 2, width) of every sentence: BOS, words and EOS below the first layer and after each."""
+    """(layers + 1, L + 2, width) of every sentence: BOS, words and EOS, before the first layer and after each."""
     model.eval()
     device = next(model.parameters()).device
     lengths = np.array([len(s.words) for s in sentences])
@@ -36,7 +36,7 @@ def layer_states(model: MaskedLM, sentences: Sequence[MaskedSentence]) -> list[n
 
 @torch.no_grad()
 def log_probs_above(model: MaskedLM, layer: int, states: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """(K, masked, n_words) log probability of every word when `layer` leaves the states (K, L + 2, width).
+    """(K, masked, n_words) log probability of every word if the output of `layer` is `states` (K, L + 2, width).
 
     The softmax is over all tokens, as in evaluation.py.
     """

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from pcfg_artifact.grammar.pcfg import PCFG
+from pcfg_artifact.interventions.counterfactuals import build
+from pcfg_artifact.interventions.effects import half_way_step
 from pcfg_artifact.interventions.experiment import LINEAR
-from pcfg_artifact.interventions.intervention_data import build
-from pcfg_artifact.interventions.learning_curves import half_way_step
 from pcfg_artifact.metrics.models import masked_counterpart
 from pcfg_artifact.metrics.schema import Key, Metric
 from pcfg_artifact.metrics.selection import BEST, Numbers, Selector

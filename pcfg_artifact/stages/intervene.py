@@ -8,9 +8,9 @@ from pcfg_artifact.constructions.relative import RelativeInsideOutside
 from pcfg_artifact.errors import StageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.interventions.constructed import constructed_metrics, observe_constructed
+from pcfg_artifact.interventions.counterfactuals import InterventionData, build
 from pcfg_artifact.interventions.effects import SMALLEST_CHANGE
 from pcfg_artifact.interventions.experiment import LINEAR, layer_metrics
-from pcfg_artifact.interventions.intervention_data import InterventionData, build
 from pcfg_artifact.metrics.models import middle_layer, untrained
 from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.parsing.options import EngineOptions

@@ -135,8 +135,7 @@ def model_answer(model: Any, grammar: PCFG, sentence: MaskedSentence, span: Span
     width = span[1] - span[0]
     marginals = [constituent_probabilities(chart) for chart in masked_charts(grammar, train)]
     states = Masked(train, marginals, [found[layer] for found in layer_states(model, train)])
-    everything = range(len(train))
-    probe = LinearProbe().fit(states.inputs(width, everything), states.targets(width, everything))
+    probe = states.fit(LinearProbe(), width, range(len(train)), seed)
     own = layer_states(model, [sentence])[0][layer]
     x = span_inputs(own, width)[span[0]][None]
     cases = np.concatenate([x, moved(probe, x, 1.0), moved(probe, x, 0.0)])

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from pcfg_artifact.interventions.counterfactuals import InterventionData
 from pcfg_artifact.interventions.experiment import LayerOutcome, Masked, intervene
-from pcfg_artifact.interventions.intervention_data import InterventionData
 from pcfg_artifact.interventions.run_from_layer import layer_states
 from pcfg_artifact.mlm.encoders import load_masked_lm
 from pcfg_artifact.probing.probes import Probe

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from pcfg_artifact.interventions.effects import Observations, mean_over_sentences, moments, slope
-from pcfg_artifact.interventions.learning_curves import half_way_step
+from pcfg_artifact.interventions.effects import Observations, half_way_step, mean_over_sentences, moments, slope
 from pcfg_artifact.metrics.schema import Metric
 
 EVERY = np.ones(3)
