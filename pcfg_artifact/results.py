@@ -10,6 +10,7 @@ import pandas as pd
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.judge.judge import Verdict
 from pcfg_artifact.metrics.schema import Key, to_frame, typed_key
+from pcfg_artifact.run.pipeline import NAMES
 from pcfg_artifact.run.stage_folder import MANIFEST, METRICS, Folder, Manifest, read_csv
 
 JUDGE = "verify"  # the stage that judges
@@ -43,12 +44,12 @@ def claims(run: str | Path) -> pd.DataFrame:
 
 
 def is_judged(verdict: pd.Series) -> pd.Series:
-    """Whether each verdict is one."""
+    """Where a number was judged."""
     return verdict.notna() & (verdict != Verdict.NOT_JUDGED.value)
 
 
 def finished(root: Path) -> dict[str, Manifest]:
-    """Stage -> manifest of the stages of a run that are done; a folder without any is refused."""
+    """Stage -> manifest of the finished stages of a run, in the order of the pipeline; refused if there are none."""
     if not root.is_dir():
         raise UsageError(f"no folder at {root}; expected the output folder of a run, e.g. runs/smoke")
     found = {}
@@ -60,19 +61,8 @@ def finished(root: Path) -> dict[str, Manifest]:
         raise UsageError(f"{root} is no run: none of its folders holds the {MANIFEST} of a finished stage "
                          f"(looked for {root}/STAGE/{MANIFEST}, e.g. of the stage grammar); give the folder that was "
                          f"--out of a run, e.g. runs/smoke")
-    return {stage: found[stage] for stage in _in_order(found)}
-
-
-def _in_order(manifests: Mapping[str, Manifest]) -> list[str]:
-    """Stages after those that they read, so that rows come in the order of the pipeline."""
-    ordered: list[str] = []
-    left = dict(manifests)
-    while left:
-        ready = [stage for stage, manifest in left.items() if not set(manifest.inputs) & set(left) - {stage}]
-        for stage in ready or list(left):
-            ordered.append(stage)
-            del left[stage]
-    return ordered
+    rank = {stage: n for n, stage in enumerate(NAMES)}
+    return {stage: found[stage] for stage in sorted(found, key=lambda stage: rank.get(stage, len(rank)))}
 
 
 def _folder(root: Path, manifest: Manifest) -> Folder:
@@ -83,7 +73,7 @@ def _folder(root: Path, manifest: Manifest) -> Folder:
 
 
 def _judged(root: Path, manifests: Mapping[str, Manifest], name: str) -> Path:
-    """A file of the judge; verdicts on other numbers than those that are there now are refused."""
+    """A file of the judge; refused if a stage ran again after it was judged."""
     judge = manifests[JUDGE]
     other = [stage for stage, manifest in manifests.items()
              if stage in judge.inputs and judge.inputs[stage] != manifest.output_hash]

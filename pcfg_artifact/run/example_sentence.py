@@ -1,4 +1,4 @@
-"""The sentences that the report shows one by one: the same in every stage, so that what they say stands together."""
+"""The sentences that the report shows one by one, the same in every stage."""
 
 from __future__ import annotations
 
@@ -13,13 +13,8 @@ WORDS = range(8, 13)  # long enough to be a tree, short enough to be drawn
 N_EXPLORED = 4  # sentences to look into; the first is drawn as well
 
 
-def example_tree(inputs: Inputs) -> Tree:
-    """The one that is drawn."""
-    return example_trees(inputs)[0]
-
-
 def example_trees(inputs: Inputs) -> list[Tree]:
-    """The first test trees of 8 to 12 words whose sentence has probability, whatever a stage makes of the tests."""
+    """The first test trees of 8 to 12 words whose sentences differ and have probability."""
     grammar = inputs.pcfg()
     found: list[Tree] = []
     for tree in inputs.trees("test"):

@@ -1,7 +1,4 @@
-"""What a run keeps on disk: ragged arrays, stage folders and manifests; system/storage.py writes single files.
-
-docs/FORMATS.md is the reader's view of both.
-"""
+"""What a run keeps on disk (docs/FORMATS.md): ragged arrays, stage folders and manifests."""
 
 from __future__ import annotations
 
@@ -11,11 +8,13 @@ import math
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import ConfigDict, ValidationError
+from pydantic.dataclasses import dataclass
 
 from pcfg_artifact.errors import CorruptArtifact, StageError, UsageError
 from pcfg_artifact.metrics.schema import Metric, from_rows, to_csv
@@ -33,12 +32,10 @@ PROGRESS = "progress.jsonl"  # how fast training went: times are no part of a st
 
 
 class RaggedWriter:
-    """Writes a Ragged block by block, in memory independent of its size: `name`.values.npy and `name`.offsets.npy.
+    """Writes `name`.values.npy and `name`.offsets.npy block by block; memory does not grow with the number of values.
 
-    Both appear, complete, when the `with` block ends well; otherwise neither does.
+    Both files appear when the `with` block ends without an error; otherwise neither does.
     """
-
-    HEADER = 128  # room for the .npy header, whose shape is known only at the end; a multiple of 64 as NumPy aligns
 
     def __init__(self, path: Path, dtype: Any) -> None:
         self._path, self._dtype = path, np.dtype(dtype)
@@ -49,7 +46,7 @@ class RaggedWriter:
         self._stack = ExitStack()
         values = self._path.with_name(f"{self._path.name}.values.npy")
         self._file = self._stack.enter_context(storage.atomic_open(values))
-        self._file.write(b"\0" * self.HEADER)
+        self._write_header()
         return self
 
     def append(self, block: Ragged) -> None:
@@ -59,18 +56,17 @@ class RaggedWriter:
 
     def __exit__(self, *failure: Any) -> bool | None:
         if failure[0] is None:
-            self._file.seek(0)
-            self._file.write(self._header())
+            self._write_header()
             offsets = np.zeros(sum(map(len, self._lengths)) + 1, np.int64)
             np.cumsum(np.concatenate([np.zeros(0, np.int32), *self._lengths]), out=offsets[1:])
             storage.write_array(self._path.with_name(f"{self._path.name}.offsets.npy"), offsets)
         return self._stack.__exit__(*failure)
 
-    def _header(self) -> bytes:
-        text = repr({"descr": self._dtype.str, "fortran_order": False, "shape": (self._n_values,)})
-        magic = np.lib.format.magic(1, 0)
-        room = self.HEADER - len(magic) - 2
-        return magic + room.to_bytes(2, "little") + text.ljust(room - 1).encode() + b"\n"
+    def _write_header(self) -> None:
+        """NumPy pads headers so that the length can grow: the last header is as long as the first."""
+        self._file.seek(0)
+        np.lib.format.write_array_header_1_0(
+            self._file, {"descr": self._dtype.str, "fortran_order": False, "shape": (self._n_values,)})
 
 
 # ---- text ------------------------------------------------------------------------------------------------------------
@@ -94,7 +90,7 @@ def finite_or_none(value: float) -> float | None:
 
 
 class Folder:
-    """Read access to the folder of a finished stage (or to any folder of our files)."""
+    """Read access to the folder of a finished stage, or to any folder of files that we wrote."""
 
     def __init__(self, root: Path) -> None:
         self.root = Path(root)
@@ -126,12 +122,12 @@ class Folder:
 
 
 class StageDir(Folder):
-    """Write access to the folder of the running stage.  Every write is atomic, so a file that exists is complete:
-    a stage that is resumed asks `has` and keeps what is there."""
+    """Write access to the folder of the running stage.  Every write is atomic: what exists is complete, so a resumed
+    stage asks `has` and skips it."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
-        self.facts: dict[str, Any] = {}  # throughput, memory and the like: they go into the manifest, not into rows
+        self.facts: dict[str, Any] = {}  # throughput, memory and the like, for the manifest
 
     def write_json(self, name: str, value: Any) -> None:
         storage.write_json(self.path(f"{name}.json"), value)
@@ -150,7 +146,7 @@ class StageDir(Folder):
         self.write_text(METRICS, to_csv(metrics))
 
     def files(self) -> list[str]:
-        """Names of the finished files in the folder, sorted; scratch/ is a stage's own and does not count."""
+        """Sorted names of the finished files in the folder, without those in scratch/."""
         names = (p.relative_to(self.root).as_posix() for p in self.root.rglob("*") if p.is_file())
         return sorted(n for n in names if n not in (MANIFEST, STARTED, LOCK, PROGRESS) and not n.startswith("scratch/")
                       and not Path(n).name.startswith(storage.TEMPORARY))
@@ -159,9 +155,9 @@ class StageDir(Folder):
 # ---- manifests ------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=ConfigDict(strict=True))
 class Manifest:
-    """What a finished stage was made from and what it made.  `fingerprint` covers config, inputs and code."""
+    """What a finished stage read and wrote.  `fingerprint` covers config, inputs and code."""
 
     stage: str
     fingerprint: str
@@ -189,28 +185,11 @@ class Manifest:
         if not path.is_file():
             return None
         try:
-            manifest = cls(**storage.read_json(path))
-            manifest._check_types()
-        except TypeError as error:
-            raise CorruptArtifact(f"{path} is not a manifest of this release ({error}); "
+            return cls(**storage.read_json(path))
+        except (TypeError, ValidationError) as error:
+            problem = " ".join(str(error).split("For further information")[0].split())
+            raise CorruptArtifact(f"{path} is not a manifest of this release ({problem}); "
                                   f"run the stage again with --force") from error
-        return manifest
-
-    def _check_types(self) -> None:
-        of_text = {name: getattr(self, name) for name in ("inputs", "outputs", "versions", "code")}
-        mappings = of_text | {name: getattr(self, name) for name in ("config", "machine", "facts")}
-        for name, value in mappings.items():
-            if not isinstance(value, dict):
-                raise TypeError(f"{name} is {value!r:.60}, expected an object")
-        for name, value in of_text.items():
-            if not all(isinstance(entry, str) for entry in value.values()):
-                raise TypeError(f"{name} holds other values than text")
-        for name in ("stage", "fingerprint"):
-            if not isinstance(getattr(self, name), str):
-                raise TypeError(f"{name} is {getattr(self, name)!r:.60}, expected text")
-        for name in ("seconds", "peak_memory_mb"):
-            if not isinstance(getattr(self, name), int | float):
-                raise TypeError(f"{name} is {getattr(self, name)!r:.60}, expected a number")
 
     def verify(self, folder: Path, parts: Sequence[str] | None = None) -> None:
         """Check every output (below `parts` of the folder, or all) against its recorded hash."""
@@ -227,12 +206,10 @@ class Manifest:
 
 
 def begin(folder: Path, mark: str, *, keeps: Sequence[str] = (), fresh: bool = False) -> StageDir:
-    """Open a stage folder for writing.  Work begun with the same fingerprint is kept, any other is removed.
+    """Open a stage folder for writing.  Files begun with the same fingerprint `mark` stay, others are removed.
 
-    keeps: entries whose pieces carry fingerprints of their own, which the stage compares; they stay, unless `fresh`,
-    which removes everything.
-
-    Only a folder that carries our mark is ever emptied: somebody else's files are refused, not deleted.
+    keeps: entries that stay in any case, because the stage compares fingerprints of their own.  fresh: remove all.
+    A folder with files but without a mark of ours is refused.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -260,7 +237,7 @@ def _remove(path: Path) -> None:
 
 @contextmanager
 def lock(folder: Path) -> Iterator[None]:
-    """Hold an output folder for this process; the lock ends with the process, however it ends."""
+    """Lock an output folder for this process; the lock is released however the process ends."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         file = open(folder / LOCK, "w")  # noqa: SIM115 - held open for the whole run

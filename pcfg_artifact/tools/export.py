@@ -13,7 +13,6 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
         made = build(corpora, args.splits, scratch / "cache")
         made.save_to_disk(str(scratch / "whole"))
         sizes = {split: len(made[split]) for split in made}
-        storage.write_text(scratch / "whole" / "README.md", corpora.card(sizes, args.licence))
+        storage.write_text(scratch / "whole" / "README.md", card(corpora, sizes, args.licence))
     print(f"{args.out}: " + ", ".join(f"{split} {n:,} sentences" for split, n in sizes.items()))
     return 0
 
@@ -75,20 +74,20 @@ class Corpora:
         self.manifests = {stage: manifests[stage] for stage in (*STAGES, "marginals") if stage in manifests}
         for stage, manifest in self.manifests.items():
             manifest.verify(root / stage)
-        self._inputs = Inputs({stage: root / stage for stage in self.manifests}, "")
-        self.grammar: PCFG = self._inputs.pcfg()
+        self.inputs = Inputs({stage: root / stage for stage in self.manifests}, "")
+        self.grammar: PCFG = self.inputs.pcfg()
 
     def n_sentences(self, split: str) -> int:
-        return self._inputs.sentences(split).n_rows
+        return self.inputs.sentences(split).n_rows
 
     def is_scored(self, split: str) -> bool:
-        return "marginals" in self.manifests and self._inputs["marginals"].has(f"{split}/log_probs.npy")
+        return "marginals" in self.manifests and self.inputs["marginals"].has(f"{split}/log_probs.npy")
 
     def rows(self, split: str) -> Iterator[dict[str, Any]]:
         """The sentences of a split in order, as rows of the exported table."""
         words = np.array(self.grammar.words, dtype=object)
-        bracketed, tokens = Bracketing(self.grammar), self._inputs.sentences(split)
-        scores = Scores(self._inputs["marginals"], split) if self.is_scored(split) else None
+        bracketed, tokens = Bracketing(self.grammar), self.inputs.sentences(split)
+        scores = Scores(self.inputs["marginals"], split) if self.is_scored(split) else None
         for s, rules in enumerate(self._rules(split, tokens)):
             ids = tokens.row(s)
             log_prob, span_scores = scores.of(s) if scores else (None, None)
@@ -97,7 +96,7 @@ class Corpora:
 
     def _rules(self, split: str, tokens: Ragged) -> Iterator[np.ndarray]:
         """The rules of every tree: stored, or drawn again block by block."""
-        sample = self._inputs["sample"]
+        sample = self.inputs["sample"]
         if sample.has(f"{split}/rules.values.npy"):
             yield from sample.ragged(f"{split}/rules", memory_map=True).rows()
             return
@@ -113,20 +112,6 @@ class Corpora:
                                       f"with --splits")
             yield from block.rules.rows()
 
-    def card(self, sizes: dict[str, int], licence: str | None) -> str:
-        grammar, sample = self.manifests["grammar"], self.manifests["sample"]
-        variant = self._inputs["grammar"].json("sizes")["variant"]
-        facts = CardFacts(
-            sentences=sizes, scored=tuple(split for split in sizes if self.is_scored(split)),
-            grammar_hash=grammar.outputs[f"{variant}/grammar.json"], variant=variant,
-            grammar_sizes={"non-terminals": self.grammar.n_nonterminals, "binary rules": len(self.grammar.binary),
-                           "lexical rules": len(self.grammar.lexical), "words": self.grammar.n_words},
-            treebank_hash=grammar.inputs["treebank"], licence=licence,
-            is_embedded=grammar.inputs["treebank"] == source_hash(EMBEDDED), sample_config=sample.config,
-            versions={name: sample.versions[name] for name in ("pcfg_artifact", "numpy", "numba")
-                      if name in sample.versions})
-        return card(facts, FIRST_WORD)
-
 
 class Scores:
     """Log probabilities and span scores of a split, None where the run has none."""
@@ -136,14 +121,14 @@ class Scores:
         self._span_scores = marginals.ragged(f"{split}/span_scores", memory_map=True)
 
     def of(self, s: int) -> tuple[float | None, np.ndarray | None]:
-        if self._attempts[s] != 1:  # left out as too long, or scored with other words than its own
+        if self._attempts[s] != 1:  # left out because it is too long, or scored with other words
             return None, None
         scores = self._span_scores.row(s)
         return float(self._log_probs[s]), scores if len(scores) else None
 
 
 def build(corpora: Corpora, splits: tuple[str, ...], cache: Path) -> datasets.DatasetDict:
-    """The splits as tables on disk below `cache`; the library asks nobody, and shows no bar of its own."""
+    """The splits as tables on disk below `cache`, made offline and with our progress bar."""
     os.environ["HF_DATASETS_OFFLINE"] = "1"  # read when the library is first imported
     import datasets
 
@@ -169,7 +154,7 @@ def build(corpora: Corpora, splits: tuple[str, ...], cache: Path) -> datasets.Da
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """A scratch folder beside `path`; when all went well its folder `whole` becomes `path`, and nothing else stays."""
+    """A scratch folder beside `path`; without an error its folder `whole` becomes `path`, and the rest is removed."""
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise UsageError(f"--out {path} exists already and is not an empty folder; give another name, or remove it")
     target = Path(os.path.abspath(path))
@@ -188,10 +173,7 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 class Bracketing:
-    """rules of a tree in preorder -> the text of its treebank tree: what str(unbinarise(tree_of_rules(..))) is.
-
-    No tree is built: millions of them are exported.
-    """
+    """Rules of a tree in preorder -> str(unbinarise(tree)), without building a tree: millions are exported."""
 
     def __init__(self, grammar: PCFG) -> None:
         names = grammar.nonterminals
@@ -213,35 +195,12 @@ class Bracketing:
 
 
 def _brackets(label: str) -> tuple[str, str]:
-    """What stands before and after the children of a node; a collapsed unary chain is several nodes."""
+    """The text before and after the children of a node; a collapsed unary chain is several nodes."""
     before, after = str(unbinarise(Tree(label, word="\0"))).split("\0")
     return before, after
 
 
 # ---- the card --------------------------------------------------------------------------------------------------------
-
-EMBEDDED_LICENCE = "mit"  # the embedded treebank is part of the package
-
-
-@dataclass(frozen=True)
-class CardFacts:
-    """What the card says of a run: hashes as its manifests record them."""
-
-    sentences: Mapping[str, int]  # split -> how many
-    scored: tuple[str, ...]  # splits with log probabilities and span scores
-    grammar_hash: str
-    grammar_sizes: Mapping[str, int]
-    variant: str
-    treebank_hash: str
-    is_embedded: bool
-    licence: str | None
-    sample_config: Mapping[str, Any]
-    versions: Mapping[str, str]
-
-    @property
-    def licence_id(self) -> str:
-        return self.licence or (EMBEDDED_LICENCE if self.is_embedded else "other")
-
 
 CARD = """\
 ---
@@ -284,26 +243,32 @@ Sentence s of a split depends on the grammar, the seed, the split and s alone: t
 """
 
 
-def card(facts: CardFacts, first_word: int) -> str:
-    """The text of README.md."""
-    front = {"license": facts.licence_id, "pretty_name": "Sentences and trees drawn from a PCFG",
+def card(corpora: Corpora, sizes: Mapping[str, int], licence: str | None) -> str:
+    """The text of README.md, with the hashes that the manifests record."""
+    grammar, sample, pcfg = corpora.manifests["grammar"], corpora.manifests["sample"], corpora.grammar
+    variant = corpora.inputs["grammar"].json("sizes")["variant"]
+    is_embedded = grammar.inputs["treebank"] == source_hash(EMBEDDED)
+    front = {"license": licence or ("mit" if is_embedded else "other"),
+             "pretty_name": "Sentences and trees drawn from a PCFG",
              "tags": ["pcfg", "constituency-parsing", "synthetic"], "task_categories": ["fill-mask"]}
-    splits = "\n".join(f"| {split} | {n:,} | {'yes' if split in facts.scored else 'no'} |"
-                       for split, n in facts.sentences.items())
     return CARD.format(
-        front=yaml.safe_dump(front, sort_keys=False), splits=splits, first_word=first_word,
-        treebank="the generated treebank of the package pcfg_artifact" if facts.is_embedded else "a treebank (below)",
-        treebank_hash=facts.treebank_hash, variant=facts.variant, grammar_hash=facts.grammar_hash,
-        sizes=", ".join(f"{n:,} {name}" for name, n in facts.grammar_sizes.items()),
-        seed=facts.sample_config["seed"], max_length=facts.sample_config["max_length"] or "any",
-        versions=", ".join(f"{name} {version}" for name, version in facts.versions.items()),
-        licence=_licence(facts))
+        front=yaml.safe_dump(front, sort_keys=False), first_word=FIRST_WORD, variant=variant,
+        splits="\n".join(f"| {split} | {n:,} | {'yes' if corpora.is_scored(split) else 'no'} |"
+                         for split, n in sizes.items()),
+        treebank="the generated treebank of the package pcfg_artifact" if is_embedded else "a treebank (below)",
+        treebank_hash=grammar.inputs["treebank"], grammar_hash=grammar.outputs[f"{variant}/grammar.json"],
+        sizes=f"{pcfg.n_nonterminals:,} non-terminals, {len(pcfg.binary):,} binary rules, "
+              f"{len(pcfg.lexical):,} lexical rules, {pcfg.n_words:,} words",
+        seed=sample.config["seed"], max_length=sample.config["max_length"] or "any",
+        versions=", ".join(f"{name} {sample.versions[name]}" for name in ("pcfg_artifact", "numpy", "numba")
+                           if name in sample.versions),
+        licence=_licence(licence, is_embedded))
 
 
-def _licence(facts: CardFacts) -> str:
-    if facts.is_embedded:
+def _licence(licence: str | None, is_embedded: bool) -> str:
+    if is_embedded:
         return "The treebank is generated by pcfg_artifact, which is under the MIT licence; so is this corpus."
-    named = f"The licence of the treebank: {facts.licence}." if facts.licence else (
+    named = f"The licence of the treebank: {licence}." if licence else (
         "The licence of the treebank was not given to `export --licence`: find it before you share this corpus.")
     return (f"{named} Words, labels and rule probabilities come from the treebank, so pass this corpus on only as that "
             f"licence allows.\nThe treebank's own trees are not in it, unless a draw repeats one by chance.")

@@ -11,7 +11,6 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.learning import learn_pcfg
 from pcfg_artifact.grammar.spectral import SMOOTHING, latent_pcfg, node_vectors
 from pcfg_artifact.grammar.spectral_features import collect_nodes
@@ -23,14 +22,18 @@ from pcfg_artifact.parsing.scoring import span_f1
 from pcfg_artifact.run import stage_folder
 from pcfg_artifact.system import storage
 from pcfg_artifact.system.progress import progress
-from pcfg_artifact.tools.arguments import add_treebank_arguments, load_treebank, named_path
+from pcfg_artifact.tools.arguments import (
+    add_treebank_arguments,
+    load_treebank,
+    named_path,
+    refuse_counts,
+    refuse_unusable_folder,
+)
 from pcfg_artifact.treebank.binarise import VARIANTS
 from pcfg_artifact.treebank.splits import split
 from pcfg_artifact.treebank.tree import Tree
 
 EXAMPLE = "run_all.sh states --treebank craft_penn.zip --states 1 2 4 8 16 --out states"
-
-
 PLAIN, LATENT = "PCFG", "spectral PCFG"
 CURVES = {("PB", "sentence_f1"): "PB, sentence", ("PB", "corpus_f1"): "PB, corpus",
           ("KIM", "sentence_f1"): "KIM, sentence", ("KIM", "corpus_f1"): "KIM, corpus"}  # by convention and measure
@@ -48,10 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.out.exists() and not args.out.is_dir():
-        raise UsageError(f"--out {args.out} is a file; give a folder")
-    if min(args.states) < 1:
-        raise UsageError(f"--states has {min(args.states)}, expected 1 or more")
+    refuse_unusable_folder(args.out)
+    refuse_counts(*(("--states", states, 1) for states in args.states))
     parts = split(load_treebank(args))
     pcfg = learn_pcfg(parts.train, args.variant, args.cutoff, progress)
     nodes = collect_nodes(parts.train, pcfg, args.variant, progress)

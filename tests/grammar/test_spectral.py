@@ -169,7 +169,7 @@ def test_states_tool_gives_the_curve_and_one_state_the_pcfg(data, tmp_path, caps
         np.testing.assert_equal(value["spectral PCFG", 1, *score], value["PCFG", None, *score])
     capsys.readouterr()
     assert main([*options, "--states", "0"]) == 2
-    assert "--states has 0" in capsys.readouterr().err
+    assert "--states is 0" in capsys.readouterr().err
 
 
 def test_parse_scores_the_latent_grammar_beside_the_pcfg(data, tmp_path, capsys):

@@ -22,7 +22,7 @@ from pcfg_artifact.probing.probes import PROBES as REGISTRY
 from pcfg_artifact.probing.probes import check_names
 from pcfg_artifact.run import config, pipeline, stage_folder
 from pcfg_artifact.run.corpora import read_corpora
-from pcfg_artifact.run.example_sentence import example_tree
+from pcfg_artifact.run.example_sentence import example_trees
 from pcfg_artifact.run.inputs import Inputs
 from pcfg_artifact.run.stage_folder import StageDir
 from pcfg_artifact.stages import attention, control, probe
@@ -173,7 +173,7 @@ def test_files_for_the_figures_say_what_the_report_needs(probed):
 
 def test_the_example_is_the_sentence_that_the_constructions_show(world, probed):
     _, inputs, _ = world
-    assert probed.json("example")["words"] == example_tree(inputs).words()
+    assert probed.json("example")["words"] == example_trees(inputs)[0].words()
 
 
 def test_a_resumed_stage_refits_only_what_is_missing_and_ends_with_the_same_numbers(world, probed):
