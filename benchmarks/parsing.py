@@ -265,14 +265,7 @@ def against_nltk() -> Iterator[dict[str, Any]]:
 
 
 def nltk_work(grammar: PCFG, words: np.ndarray) -> Callable[[], Any]:
-    from nltk import PCFG as NltkPCFG
-    from nltk import Nonterminal, ProbabilisticProduction, ViterbiParser
+    from nltk import ViterbiParser  # optional
 
-    symbols, start = [Nonterminal(name) for name in grammar.nonterminals], Nonterminal("ROOT")
-    rules = [ProbabilisticProduction(start, [symbols[a]], prob=float(p)) for a, p in enumerate(grammar.root) if p > 0]
-    rules += [ProbabilisticProduction(symbols[a], [symbols[b], symbols[c]], prob=float(p))
-              for (a, b, c), p in zip(grammar.binary, grammar.binary_prob, strict=True)]
-    rules += [ProbabilisticProduction(symbols[a], [grammar.words[w]], prob=float(p))
-              for (a, w), p in zip(grammar.lexical, grammar.lexical_prob, strict=True)]
-    parser, sentence = ViterbiParser(NltkPCFG(start, rules)), [grammar.words[w] for w in words]
+    parser, sentence = ViterbiParser(grammar.to_nltk()), [grammar.words[w] for w in words]
     return lambda: next(iter(parser.parse(sentence)))

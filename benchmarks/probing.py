@@ -63,13 +63,13 @@ def probed_layers(folder: Path, *corpora: Corpus) -> Iterator[tuple[Any, ...]]:
 
 def compare(where: str, task: Task, metric: str, train: Layer, test: Layer) -> dict[str, Any]:
     row: dict[str, Any] = {"model and layer": where, "task": task.name, "score": metric}
-    (x, targets), (x_test, wanted) = task.examples(train), task.examples(test)
+    (x, targets), (x_test, test_targets) = task.examples(train), task.examples(test)
     scores = []
     for name, fit in (("ours", ours), ("scikit-learn", scikit_learn)):
         started = time.process_time()
         predicted, has_converged = fit(x, targets, x_test)
         row[f"{name}, s"] = time.process_time() - started
-        scores.append(next(score.value for score in task.score(test.corpus, wanted, predicted)
+        scores.append(next(score.value for score in task.score(test.corpus, test_targets, predicted)
                            if score.metric == metric and score.convention in ("", "PB")))
         row[name] = scores[-1] if has_converged else f"{scores[-1]:.4g} (no convergence)"
     return {**row, "difference": scores[0] - scores[1]}

@@ -9,11 +9,13 @@ import argparse
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.parsing import alternately
 from pcfg_artifact.run.stage_folder import Folder, Ragged, StageDir
 from pcfg_artifact.system.random_streams import stream
 
@@ -23,7 +25,7 @@ Read = Callable[[np.ndarray], np.ndarray]
 
 
 def run(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Each way in turns; the best round counts, in processor seconds, so other work hurts none."""
+    """Every method in turn; the best round counts, in processor seconds, which other work changes little."""
     sentences = synthetic_sentences()
     with tempfile.TemporaryDirectory() as folder:
         readers = {"memory-mapped arrays": from_arrays(sentences, Path(folder)),
@@ -31,21 +33,16 @@ def run(args: argparse.Namespace) -> list[dict[str, Any]]:
         order = stream(0, "bench reading order").permutation(sentences.n_rows)[:STEPS * BATCH].reshape(STEPS, BATCH)
         for read in readers.values():
             if not np.array_equal(read(order[0]), padded_rows(sentences, order[0])):
-                raise AssertionError("the ways to read do not give the same sentences")
-        seconds: dict[str, list[float]] = {name: [] for name in readers}
-        for _ in range(ROUNDS):
-            for name, read in readers.items():
-                seconds[name].append(timed(read, order))
-    speed = {name: order.size / min(values) for name, values in seconds.items()}
+                raise AssertionError("the methods do not give the same sentences")
+        seconds = alternately([partial(read_all, read, order) for read in readers.values()], ROUNDS, time.process_time)
+    speed = dict(zip(readers, (order.size / seconds).tolist(), strict=True))
     return [{"reading in random order": name, "sentences/s": value, "slower by": speed["memory-mapped arrays"] / value}
             for name, value in speed.items()]
 
 
-def timed(read: Read, order: np.ndarray) -> float:
-    start = time.process_time()
+def read_all(read: Read, order: np.ndarray) -> None:
     for chosen in order:
         read(chosen)
-    return time.process_time() - start
 
 
 def synthetic_sentences() -> Ragged:

@@ -65,8 +65,8 @@ class Exam:
         self.unigram = float(-np.log(unigram_probabilities(grammar, self.targets)).mean())
 
     def share(self, model: MaskedLM) -> float:
-        losses = [-said[np.arange(len(said)), self.targets[s]]
-                  for s, said in predictions(model, self.masked, BATCH_TOKENS)]
+        losses = [-log_probs[np.arange(len(log_probs)), self.targets[s]]
+                  for s, log_probs in predictions(model, self.masked, BATCH_TOKENS)]
         return 100 * (self.unigram - float(np.concatenate(losses).mean())) / (self.unigram - self.exact)
 
 

@@ -61,18 +61,18 @@ def check_checkout(folder: Path) -> None:
 def other_checkout(folder: Path, grammar: PCFG) -> Iterator[Pass]:
     """Inside-Outside as the package in `folder` does it, with the same grammar, imported under a name of its own."""
     check_checkout(folder)
-    with tempfile.TemporaryDirectory() as place:
-        shutil.copytree(folder / PACKAGE, Path(place) / COPY, ignore=shutil.ignore_patterns("__pycache__"))
-        for path in (Path(place) / COPY).rglob("*.py"):
+    with tempfile.TemporaryDirectory() as scratch:
+        shutil.copytree(folder / PACKAGE, Path(scratch) / COPY, ignore=shutil.ignore_patterns("__pycache__"))
+        for path in (Path(scratch) / COPY).rglob("*.py"):
             path.write_text(MODULE.sub(COPY, path.read_text(encoding="utf-8")), encoding="utf-8")
-        grammar.save(Path(place) / "grammar")
-        sys.path.insert(0, place)
+        grammar.save(Path(scratch) / "grammar")
+        sys.path.insert(0, scratch)
         try:
             parsing = importlib.import_module(f"{COPY}.parsing")
-            theirs = importlib.import_module(f"{COPY}.grammar").PCFG.load(Path(place) / "grammar")
+            theirs = importlib.import_module(f"{COPY}.grammar").PCFG.load(Path(scratch) / "grammar")
             yield lambda sentences: iter(parsing.inside_outside(theirs, list(sentences), n_threads=1))
         finally:
-            sys.path.remove(place)
+            sys.path.remove(scratch)
             for name in [name for name in sys.modules if name.split(".")[0] == COPY]:
                 del sys.modules[name]
 
@@ -130,7 +130,7 @@ def difference(old: Chart, new: Chart) -> float:
 
 def _by_entry(chart: Chart) -> tuple[np.ndarray, ...]:
     starts, ends = chart.entry_bounds
-    place = (starts * (chart.length + 1) + ends) * chart.n_nonterminals + chart.symbols
-    order = np.argsort(place)
-    return tuple(values[order] for values in (place, chart.entry_log_inside, chart.entry_log_outside,
+    entry = (starts * (chart.length + 1) + ends) * chart.n_nonterminals + chart.symbols
+    order = np.argsort(entry)
+    return tuple(values[order] for values in (entry, chart.entry_log_inside, chart.entry_log_outside,
                                               chart.entry_marginals))

@@ -34,7 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     hardware = machine.read_hardware(args.out)
     problems: list[str] = []
-    facts = [("Python", _python()), ("packages", _packages(problems)), ("CPU", _cpu()), ("memory", _memory(hardware)),
+    facts = [("Python", f"{platform.python_version()} on {platform.platform()}"), ("packages", _packages(problems)),
+             ("CPU", f"{machine.available_cores()} of {os.cpu_count()} cores usable, {machine.processor()}"),
+             ("memory", f"{hardware.memory_gb:.1f} of {hardware.total_memory_gb:.1f} GB free"),
              ("disk", f"{hardware.disk_gb:.1f} GB free at {hardware.place}"), ("GPU", _gpu(hardware)),
              ("/dev/shm", "none" if hardware.shared_gb is None else f"{hardware.shared_gb:.1f} GB")]
     if asked := machine.asked_arithmetic():
@@ -73,35 +75,23 @@ def _tried(args: argparse.Namespace, hardware: Hardware) -> list[str]:
     return found
 
 
-def _python() -> str:
-    return f"{platform.python_version()} on {platform.platform()}"
-
-
 def _packages(problems: list[str]) -> str:
     requirements = Path(__file__).parents[2] / "requirements.txt"
     if not requirements.is_file():
         return "requirements.txt is not beside the package; versions not compared"
-    wanted = dict(re.findall(r"^([\w.-]+)==([\w.]+)", requirements.read_text(encoding="utf-8"), re.MULTILINE))
+    required = dict(re.findall(r"^([\w.-]+)==([\w.]+)", requirements.read_text(encoding="utf-8"), re.MULTILINE))
     wrong = []
-    for name, version in wanted.items():
+    for name, version in required.items():
         try:
             found = metadata.version(name).partition("+")[0]  # +cpu, +cu130: the build, not the version
         except metadata.PackageNotFoundError:
             found = "missing"
         if found != version:
-            wrong.append(f"{name} {found} (wanted {version})")
+            wrong.append(f"{name} {found} (required {version})")
     if wrong:
         problems.append(f"packages differ from requirements.txt: {', '.join(wrong)}; delete .venv and run run_all.sh "
                         f"again, or rebuild the image")
-    return f"{len(wanted) - len(wrong)} of {len(wanted)} as in requirements.txt"
-
-
-def _cpu() -> str:
-    return f"{machine.available_cores()} of {os.cpu_count()} cores usable, {machine.processor()}"
-
-
-def _memory(hardware: Hardware) -> str:
-    return f"{hardware.memory_gb:.1f} of {hardware.total_memory_gb:.1f} GB free"
+    return f"{len(required) - len(wrong)} of {len(required)} as in requirements.txt"
 
 
 def _gpu(hardware: Hardware) -> str:
