@@ -35,7 +35,7 @@ BANDS = ((5, 15), (16, 25), (26, 40), (41, 80))  # words
 N_OF_BAND, N_COMPARED, ROUNDS = 40, 500, 4
 ONE_THREAD = EngineOptions(n_threads=1)
 PACKAGE, COPY = "pcfg_artifact", "pcfg_before"  # two packages of one name cannot be imported together
-MODULE = re.compile(rf"\b{PACKAGE}(?=\.[a-z])|(?<=from ){PACKAGE}\b|(?<=import ){PACKAGE}\b")  # not names of formats
+MODULE = re.compile(rf"\b{PACKAGE}(?=\.[a-z{{])|(?<=from ){PACKAGE}\b|(?<=import ){PACKAGE}\b")  # not names of formats
 
 Sentences = Sequence[list[str]]
 Pass = Callable[[Sentences], Iterator[Chart]]

@@ -18,6 +18,7 @@ from pcfg_artifact.parsing.constraints import NOTHING, Forbidden, each_forbidden
 from pcfg_artifact.parsing.cpu_kernels import logspace, sentence_chart, useful_work, workspace
 from pcfg_artifact.parsing.cpu_kernels.kernel_args import KernelArgs, kernel_args
 from pcfg_artifact.parsing.cpu_kernels.rule_index import compiled
+from pcfg_artifact.parsing.cpu_kernels.semiring import BEST, LOG
 from pcfg_artifact.parsing.options import DEFAULT, EngineOptions
 from pcfg_artifact.parsing.reference import log_of
 from pcfg_artifact.parsing.registry import BestTree
@@ -85,7 +86,7 @@ class CpuEngine:
         if not len(leaves):
             return BestTree.none()
         log_leaves = log_of(self._allowed(leaves, forbidden))
-        best = logspace.inside(self.grammar, log_leaves, True, forbidden)
+        best = logspace.inside(self.grammar, log_leaves, BEST, forbidden)
         return logspace.best_tree(self.grammar, log_leaves, best)
 
     def _with_args(self, length: int, work: Callable[[KernelArgs], Result]) -> Result:
@@ -125,7 +126,7 @@ class CpuEngine:
         """The chart by the log-space kernels, which hold any value."""
         length, n_interminals = len(leaves), self.grammar.n_interminals
         log_leaves = log_of(self._allowed(leaves, forbidden))
-        alpha = logspace.inside(self.grammar, log_leaves, False, forbidden)
+        alpha = logspace.inside(self.grammar, log_leaves, LOG, forbidden)
         beta, leaf_beta = logspace.outside(self.grammar, log_leaves, alpha, forbidden)
         log_inside, log_outside = (
             typed_cells(length, inner, leaf) for inner, leaf in ((alpha, log_leaves), (beta, leaf_beta)))

@@ -146,13 +146,67 @@ def begin_rows(row_of, is_right, length):
 
 
 @INLINED
-def list_possible(total, lane, is_full, found):
-    """Write the symbols that become entries of a cell to found; returns how many."""
+def enter_word(i, length, n_interminals, leaves, tags, n_tags, n_entries, work):
+    """The pre-terminals of a word become entries; returns the new number of entries."""
+    cell, symbols, values = cell_of(i, i + 1, length), work.symbols, work.inside
+    work.first[cell] = n_entries
+    for n in range(n_tags[i]):
+        symbols[n_entries], values[n_entries] = n_interminals + tags[i, n], leaves[i, tags[i, n]]
+        n_entries += uint64(1)
+    work.last[cell] = n_entries
+    work.least_left[i, i + 1] = np.inf
+    work.least_right[i + 1, i] = np.inf
+    return n_entries
+
+
+@INLINED
+def add_words(total, lane, i, j, grammar, leaves, tags, n_tags, flat, work):
+    """total(A) += what the rules with a pre-terminal give the cell (i, j)"""
+    length, first, last, symbols, values = len(leaves), work.first, work.last, work.symbols, work.inside
+    if j - i == 2:
+        add_two_leaves(total, lane, grammar.two_leaves, grammar.leaf_pairs, leaves[i], tags[i], n_tags[i],
+                       leaves[j - 1], flat)
+        return
+    side, edges = cell_of(i, j - 1, length), work.right_edges
+    add_beside(total, lane, edges.first, edges.last, edges.parent, edges.weight, j - 1, first[side], last[side],
+               symbols, values)
+    side, edges = cell_of(i + 1, j, length), work.left_edges
+    add_beside(total, lane, edges.first, edges.last, edges.parent, edges.weight, i, first[side], last[side], symbols,
+               values)
+
+
+@INLINED
+def enter_cell(total, lane, i, j, length, is_full, found, n_entries, top, work):
+    """The symbols of a cell become entries, and total is 0 again; with is_full all of them, otherwise the possible.
+
+    Returns the new number of entries, the new top of the rows, and the largest and smallest value that is not 0.
+    """
+    cell, symbols, values, outside_values = cell_of(i, j, length), work.symbols, work.inside, work.outside
+    row_of, alpha, beta = work.row_of, work.alpha, work.beta
     n_found = uint64(0)
     for a in range(uint64(len(total) // BLOCK)):
         found[n_found] = a
         n_found += uint64(is_full or total[uint64(BLOCK) * a + lane] != 0.0)
-    return n_found
+    work.first[cell] = n_entries
+    largest, smallest = 0.0, np.inf
+    for n in range(n_found):
+        a = uint64(found[n])
+        value = total[uint64(BLOCK) * a + lane]
+        total[uint64(BLOCK) * a + lane] = 0.0
+        symbols[n_entries] = a
+        values[n_entries] = value
+        outside_values[n_entries] = 0.0
+        n_entries += uint64(1)
+        if value == 0.0:
+            continue
+        largest, smallest = max(largest, value), min(smallest, value)
+        if row_of[i, a] == NO_ROW:
+            top = start_row(row_of, i, a, length, top, alpha, beta)
+        alpha[uint64(row_of[i, a]) + uint64(j)] = value
+    work.last[cell] = n_entries
+    work.least_left[i, j] = min(smallest, work.least_left[i, j - 1])
+    work.least_right[j, i] = min(smallest, work.least_right[j, i + 1])
+    return n_entries, top, largest, smallest
 
 
 @INLINED
@@ -178,6 +232,43 @@ def add_nearby(total, begin, first_end, last_end, rule_parent, rule_prob, first_
     return is_live, is_small
 
 
+@INLINED
+def add_to_pairs(total, i, j, length, begin, stamp, by_left, touched, n_touched, listed, n_live, work):
+    """pairs(B, C) += alpha(B,i,j) alpha(C,j,.) for the entries of the cell (i, j), in blocks after its own, and the
+    splits inside its block.
+
+    Returns the new number of touched and of live pairs, and whether a product is too small.
+    """
+    cell, symbols, values, is_refused = cell_of(i, j, length), work.symbols, work.inside, False
+    rules, rule_parent, rule_prob = by_left.rules, by_left.parent, by_left.prob
+    alpha, pairs, pair_seen, live = work.alpha, work.pairs, work.pair_seen, work.live
+    partners, first_partner, last_partner = work.partners, work.first_partner, work.last_partner
+    size, after, end = uint64(row_size(length)), begin + uint64(BLOCK), uint64(block_after(length + 1))
+    for entry in range(work.first[cell], work.last[cell]):
+        b, value = uint64(symbols[entry]), values[entry]
+        if value == 0.0:
+            continue
+        for partner in range(first_partner[j, b], last_partner[j, b]):
+            q, row = uint64(partners[j, partner, 0]), uint64(partners[j, partner, 1])
+            is_live, is_small = add_nearby(
+                total, begin, uint64(j + 2), min(after, uint64(length + 1)), rule_parent, rule_prob,
+                rules[q], rules[q + uint64(1)], value, alpha, row)
+            is_refused |= is_small
+            if is_live:
+                live[n_live] = q
+                n_live += uint64(listed[q] != stamp)
+                listed[q] = stamp
+            if after < end:
+                if pair_seen[q] == i:
+                    add_row(pairs, q * size + after, value, alpha, row + after, end - after)
+                else:
+                    pair_seen[q] = i
+                    touched[n_touched] = q
+                    n_touched += uint64(1)
+                    set_row(pairs, q * size + after, value, alpha, row + after, end - after)
+    return n_touched, n_live, is_refused
+
+
 @njit(nogil=True, cache=True, fastmath=VECTORS)
 def inside(grammar: RuleIndex, leaves: np.ndarray, tags: np.ndarray, n_tags: np.ndarray, is_full: bool,
            forbidden: Forbidden, work: Workspace) -> tuple[int, float]:
@@ -186,119 +277,52 @@ def inside(grammar: RuleIndex, leaves: np.ndarray, tags: np.ndarray, n_tags: np.
     tags (L, P), n_tags (L,): the pre-terminals of every word that are entries.  With is_full every symbol of the right
     type is an entry, otherwise those that are possible.  Leaves are 0 already where they are forbidden.
     """
-    length, n_interminals = len(leaves), len(grammar.root_inner)
-    by_left, first, last, symbols, values = grammar.left_pairs, work.first, work.last, work.symbols, work.inside
-    row_of, alpha, beta, pairs, pair_seen = work.row_of, work.alpha, work.beta, work.pairs, work.pair_seen
-    partners, first_partner, last_partner = work.partners, work.first_partner, work.last_partner
-    pair_left, pair_right, n_pairs = by_left.left, by_left.right, len(by_left.left)
-    rules, rule_parent, rule_prob = by_left.rules, by_left.parent, by_left.prob
-    right_edges, left_edges, outside_values = work.right_edges, work.left_edges, work.outside
-    live, live_first, live_last = work.live, work.live_first, work.live_last
-    least_left, least_right = work.least_left, work.least_right
+    length, n_interminals, by_left = len(leaves), len(grammar.root_inner), grammar.left_pairs
+    n_pairs, row_of, alpha, beta, live = len(by_left.left), work.row_of, work.alpha, work.beta, work.live
     n_entries, n_live, is_refused, is_constrained = uint64(0), uint64(0), False, len(forbidden.first) > 0
     total = np.zeros(BLOCK * n_interminals)  # alpha of the block at hand, by symbol, then by cell
     flat = np.zeros(grammar.leaf_pairs.matrix.shape[1])
     found, touched = np.empty(n_interminals + 1, INDEX), np.empty(n_pairs + 1, INDEX)
     listed = np.full(n_pairs, -1)  # the last block in which a pair was listed as live
-    find_edges(grammar.right_leaf, grammar.right_edges, leaves, tags, n_tags, right_edges)
-    find_edges(grammar.left_leaf, grammar.left_edges, leaves, tags, n_tags, left_edges)
+    find_edges(grammar.right_leaf, grammar.right_edges, leaves, tags, n_tags, work.right_edges)
+    find_edges(grammar.left_leaf, grammar.left_edges, leaves, tags, n_tags, work.left_edges)
     begin_rows(row_of, by_left.is_right, length)
-    pair_seen[:], first_partner[length], last_partner[length] = -1, 0, 0
-    size, end = uint64(row_size(length)), uint64(block_after(length + 1))
-    top = uint64(NEVER_READ) + end
+    work.pair_seen[:], work.first_partner[length], work.last_partner[length] = -1, 0, 0
+    top = uint64(NEVER_READ) + uint64(block_after(length + 1))
     beta[:top] = 0.0
 
     for i in range(length - 1, -1, -1):
-        cell = cell_of(i, i + 1, length)
-        first[cell] = n_entries
-        for n in range(n_tags[i]):
-            symbols[n_entries], values[n_entries] = n_interminals + tags[i, n], leaves[i, tags[i, n]]
-            n_entries += uint64(1)
-        last[cell] = n_entries
-        least_left[i, i + 1] = np.inf
-        least_right[i + 1, i] = np.inf
+        n_entries = enter_word(i, length, n_interminals, leaves, tags, n_tags, n_entries, work)
         n_touched = uint64(0)
         for block in range((i + 2) // BLOCK, length // BLOCK + 1):
             begin, stamp = uint64(BLOCK * block), i * length + block
-            after = begin + uint64(BLOCK)
-            live_first[i, block] = n_live
-            n_live, is_small = add_live(total, pairs, size, begin, touched, n_touched, rules, rule_parent, rule_prob,
-                                        live, n_live)
+            work.live_first[i, block] = n_live
+            n_live, is_small = add_live(total, work.pairs, uint64(row_size(length)), begin, touched, n_touched,
+                                        by_left.rules, by_left.parent, by_left.prob, live, n_live)
             is_refused |= is_small
-            for n in range(live_first[i, block], n_live):
+            for n in range(work.live_first[i, block], n_live):
                 listed[live[n]] = stamp
 
             for j in range(max(BLOCK * block, i + 2), min(BLOCK * block + BLOCK, length + 1)):
-                cell, lane = cell_of(i, j, length), uint64(j) - begin
-                if j - i == 2:
-                    add_two_leaves(total, lane, grammar.two_leaves, grammar.leaf_pairs, leaves[i], tags[i], n_tags[i],
-                                   leaves[j - 1], flat)
-                else:
-                    side = cell_of(i, j - 1, length)
-                    add_beside(total, lane, right_edges.first, right_edges.last, right_edges.parent,
-                               right_edges.weight, j - 1, first[side], last[side], symbols, values)
-                    side = cell_of(i + 1, j, length)
-                    add_beside(total, lane, left_edges.first, left_edges.last, left_edges.parent, left_edges.weight, i,
-                               first[side], last[side], symbols, values)
+                lane = uint64(j) - begin
+                add_words(total, lane, i, j, grammar, leaves, tags, n_tags, flat, work)
                 if is_constrained:
-                    clear(total[lane::BLOCK], 0.0, forbidden, cell, 0)
-
-                first[cell] = n_entries
-                n_found = list_possible(total, lane, is_full, found)
-                largest, smallest = 0.0, np.inf
-                for n in range(n_found):
-                    a = uint64(found[n])
-                    value = total[uint64(BLOCK) * a + lane]
-                    total[uint64(BLOCK) * a + lane] = 0.0
-                    symbols[n_entries] = a
-                    values[n_entries] = value
-                    outside_values[n_entries] = 0.0
-                    n_entries += uint64(1)
-                    if value == 0.0:
-                        continue
-                    largest, smallest = max(largest, value), min(smallest, value)
-                    if row_of[i, a] == NO_ROW:
-                        top = start_row(row_of, i, a, length, top, alpha, beta)
-                    alpha[uint64(row_of[i, a]) + uint64(j)] = value
-                last[cell] = n_entries
-                least_left[i, j] = min(smallest, least_left[i, j - 1])
-                least_right[j, i] = min(smallest, least_right[j, i + 1])
+                    clear(total[lane::BLOCK], 0.0, forbidden, cell_of(i, j, length), 0)
+                n_entries, top, largest, smallest = enter_cell(total, lane, i, j, length, is_full, found, n_entries,
+                                                               top, work)
                 if abs(drift_of(largest)) > DRIFT:
                     return DRIFTING, drift_of(largest) / (j - i)
-                if j > length - 2:
-                    continue
-
-                # pairs(B, C) += alpha(B,i,j) alpha(C,j,.)
-                is_refused |= smallest * least_left[j, length] < SMALLEST_TERM
-                for entry in range(first[cell], last[cell]):
-                    b, value = uint64(symbols[entry]), values[entry]
-                    if value == 0.0:
-                        continue
-                    for partner in range(first_partner[j, b], last_partner[j, b]):
-                        q, row = uint64(partners[j, partner, 0]), uint64(partners[j, partner, 1])
-                        is_live, is_small = add_nearby(
-                            total, begin, uint64(j + 2), min(after, uint64(length + 1)), rule_parent, rule_prob,
-                            rules[q], rules[q + uint64(1)], value, alpha, row)
-                        is_refused |= is_small
-                        if is_live:
-                            live[n_live] = q
-                            n_live += uint64(listed[q] != stamp)
-                            listed[q] = stamp
-                        if after < end:
-                            if pair_seen[q] == i:
-                                add_row(pairs, q * size + after, value, alpha, row + after, end - after)
-                            else:
-                                pair_seen[q] = i
-                                touched[n_touched] = q
-                                n_touched += uint64(1)
-                                set_row(pairs, q * size + after, value, alpha, row + after, end - after)
-            live_last[i, block] = n_live
+                if j <= length - 2:
+                    n_touched, n_live, is_small = add_to_pairs(total, i, j, length, begin, stamp, by_left, touched,
+                                                               n_touched, listed, n_live, work)
+                    is_refused |= is_small | (smallest * work.least_left[j, length] < SMALLEST_TERM)
+            work.live_last[i, block] = n_live
         if i >= 2:
-            find_partners(i, pair_left, pair_right, work)
+            find_partners(i, by_left.left, by_left.right, work)
     if is_full:  # what is impossible itself may still receive from its sibling's side
         for k in range(length - 1):
             for a in range(uint64(n_interminals)):
                 if row_of[k, a] == NO_ROW:
                     top = start_row(row_of, k, a, length, top, alpha, beta)
-            find_partners(k, pair_left, pair_right, work)
+            find_partners(k, by_left.left, by_left.right, work)
     return (OUT_OF_RANGE if is_refused else DONE), 0.0

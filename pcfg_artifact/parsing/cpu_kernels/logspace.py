@@ -14,25 +14,14 @@ from numba import njit
 from pcfg_artifact.parsing.chart_index import cell_of
 from pcfg_artifact.parsing.constraints import Forbidden, clear
 from pcfg_artifact.parsing.cpu_kernels.rule_index import RuleIndex
+from pcfg_artifact.parsing.cpu_kernels.semiring import LOG, Space, plus
 from pcfg_artifact.parsing.reference import log_of
 from pcfg_artifact.parsing.registry import BestTree
 
 
-@njit(nogil=True)
-def log_add(x, y):
-    """log(exp x + exp y)"""
-    high, low = max(x, y), min(x, y)
-    return high if low == -np.inf else high + math.log1p(math.exp(low - high))
-
-
-@njit(nogil=True)
-def combine(x, y, is_best):
-    return max(x, y) if is_best else log_add(x, y)
-
-
 @njit(nogil=True, cache=True)
-def inside(grammar: RuleIndex, leaves: np.ndarray, is_best: bool, forbidden: Forbidden) -> np.ndarray:
-    """log alpha (cells, I) from log leaves (L, P); with is_best the log probability of the best subtree instead.
+def inside(grammar: RuleIndex, leaves: np.ndarray, space: Space, forbidden: Forbidden) -> np.ndarray:
+    """log alpha (cells, I) from log leaves (L, P); in BEST the log probability of the best subtree instead.
 
     Leaves are -inf already where they are forbidden.
     """
@@ -47,10 +36,10 @@ def inside(grammar: RuleIndex, leaves: np.ndarray, is_best: bool, forbidden: For
         for i in range(j - 2, -1, -1):
             cell = cell_of(i, j, length)
             if j - i == 2:
-                add_from_leaf(alpha, cell, grammar.two_leaves, leaves, i, leaves, j - 1, is_best)
+                add_from_leaf(alpha, cell, grammar.two_leaves, leaves, i, leaves, j - 1, space)
             else:
-                add_from_leaf(alpha, cell, grammar.right_leaf, leaves, j - 1, alpha, cell_of(i, j - 1, length), is_best)
-                add_from_leaf(alpha, cell, grammar.left_leaf, leaves, i, alpha, cell_of(i + 1, j, length), is_best)
+                add_from_leaf(alpha, cell, grammar.right_leaf, leaves, j - 1, alpha, cell_of(i, j - 1, length), space)
+                add_from_leaf(alpha, cell, grammar.left_leaf, leaves, i, alpha, cell_of(i + 1, j, length), space)
             for q in range(len(inner.left)):
                 b, c = inner.left[q], inner.right[q]
                 if not (starts[i, b] and ends[j, c]):
@@ -61,14 +50,14 @@ def inside(grammar: RuleIndex, leaves: np.ndarray, is_best: bool, forbidden: For
                 if best == -np.inf:
                     continue
                 product = best
-                if not is_best:
+                if space == LOG:
                     total = 0.0
                     for k in range(i + 2, j - 1):
                         total += math.exp(alpha[cell_of(i, k, length), b] + alpha[cell_of(k, j, length), c] - best)
                     product += math.log(total)
                 for rule in range(inner.first[q], inner.first[q + 1]):
                     a = inner.parent[rule]
-                    alpha[cell, a] = combine(alpha[cell, a], log_prob[rule] + product, is_best)
+                    alpha[cell, a] = plus(alpha[cell, a], log_prob[rule] + product, space)
             if len(forbidden.first) > 0:
                 clear(alpha[cell], -np.inf, forbidden, cell, 0)
             for a in range(n_interminals):
@@ -79,7 +68,7 @@ def inside(grammar: RuleIndex, leaves: np.ndarray, is_best: bool, forbidden: For
 
 
 @njit(nogil=True)
-def add_from_leaf(alpha, cell, rules, leaves, t, other, other_row, is_best):
+def add_from_leaf(alpha, cell, rules, leaves, t, other, other_row, space):
     """alpha(A) += P(A -> .. p ..) leaf(p) other(other child), p over word t"""
     for p in range(leaves.shape[1]):
         if leaves[t, p] > -np.inf:
@@ -87,7 +76,7 @@ def add_from_leaf(alpha, cell, rules, leaves, t, other, other_row, is_best):
                 value = math.log(rules.prob[rule]) + leaves[t, p] + other[other_row, rules.other[rule]]
                 if value > -np.inf:
                     a = rules.parent[rule]
-                    alpha[cell, a] = combine(alpha[cell, a], value, is_best)
+                    alpha[cell, a] = plus(alpha[cell, a], value, space)
 
 
 @njit(nogil=True, cache=True)
@@ -118,16 +107,16 @@ def outside(grammar: RuleIndex, leaves: np.ndarray, alpha: np.ndarray, forbidden
             for q in range(len(inner.left)):
                 given = -np.inf
                 for rule in range(inner.first[q], inner.first[q + 1]):
-                    given = log_add(given, log_prob[rule] + beta[cell, inner.parent[rule]])
+                    given = plus(given, log_prob[rule] + beta[cell, inner.parent[rule]], LOG)
                 if given == -np.inf:
                     continue
                 b, c = inner.left[q], inner.right[q]
                 for k in range(i + 2, j - 1):
                     left, right = cell_of(i, k, length), cell_of(k, j, length)
                     if alpha[right, c] > -np.inf:
-                        beta[left, b] = log_add(beta[left, b], given + alpha[right, c])
+                        beta[left, b] = plus(beta[left, b], given + alpha[right, c], LOG)
                     if alpha[left, b] > -np.inf:
-                        beta[right, c] = log_add(beta[right, c], given + alpha[left, b])
+                        beta[right, c] = plus(beta[right, c], given + alpha[left, b], LOG)
     for t in range(length if len(forbidden.first) > 0 else 0):
         clear(leaf_beta[t], -np.inf, forbidden, cell_of(t, t + 1, length), len(grammar.root_inner))
     return beta, leaf_beta
@@ -143,9 +132,9 @@ def give_to_leaf(beta, cell, rules, leaves, t, leaf_beta, other, other_row, othe
                 continue
             c = rules.other[rule]
             if leaves[t, p] > -np.inf:
-                other_beta[other_row, c] = log_add(other_beta[other_row, c], given + leaves[t, p])
+                other_beta[other_row, c] = plus(other_beta[other_row, c], given + leaves[t, p], LOG)
             if other[other_row, c] > -np.inf:
-                leaf_beta[t, p] = log_add(leaf_beta[t, p], given + other[other_row, c])
+                leaf_beta[t, p] = plus(leaf_beta[t, p], given + other[other_row, c], LOG)
 
 
 def best_tree(grammar: RuleIndex, leaves: np.ndarray, best: np.ndarray) -> BestTree:

@@ -1,4 +1,8 @@
-"""Arithmetic of kernels that are compiled twice: `log` is None in linear space, True where values are logarithms."""
+"""The semirings of compiled recursions, which take one as their `space` and are compiled for each type of it.
+
+LINEAR: sums of products of numbers; it has a type of its own, so that its arithmetic is compiled as if written out.
+LOG: the same of logarithms.  BEST: the largest product, of logarithms (Viterbi).
+"""
 
 from __future__ import annotations
 
@@ -7,52 +11,44 @@ import math
 import numpy as np
 from numba import njit
 
+LINEAR, LOG, BEST = None, True, False
+Space = bool | None
+
 SMALLEST, LARGEST = 2.0 ** -900, 2.0 ** 900  # of what linear space holds
 SMALLEST_RULE = 2.0 ** -100  # a value times a rule, or a rule times a leaf, is then still a normal float64
 
 
 @njit(nogil=True)
-def zero(log):
-    if log is None:
-        return 0.0
-    return -np.inf
+def zero(space):
+    return 0.0 if space is None else -np.inf
 
 
 @njit(nogil=True)
-def one(log):
-    if log is None:
-        return 1.0
-    return 0.0
+def one(space):
+    return 1.0 if space is None else 0.0
 
 
 @njit(nogil=True)
-def times(x, y, log):
-    if log is None:
-        return x * y
-    return x + y
+def times(x, y, space):
+    return x * y if space is None else x + y
 
 
 @njit(nogil=True)
-def over(x, y, log):
-    if log is None:
-        return x / y
-    return x - y
+def over(x, y, space):
+    return x / y if space is None else x - y
 
 
 @njit(nogil=True)
-def plus(x, y, log):
-    if log is None:
+def plus(x, y, space):
+    if space is None:
         return x + y
-    if x < y:
-        x, y = y, x
-    if y == -np.inf:
-        return x
-    return x + math.log1p(math.exp(y - x))
+    high, low = max(x, y), min(x, y)
+    if space == BEST or low == -np.inf:
+        return high
+    return high + math.log1p(math.exp(low - high))
 
 
 @njit(nogil=True)
-def leaves_range(x, log):
+def leaves_range(x, space):
     """Whether a value that is not 0 cannot be held safely."""
-    if log is None:
-        return not SMALLEST < x < LARGEST
-    return False
+    return space is None and not SMALLEST < x < LARGEST

@@ -64,34 +64,34 @@ def solve_columns(closure: Closure, columns: np.ndarray) -> np.ndarray:
 
 
 @njit(nogil=True)
-def begun_by(closure, log_closure, vector, log):
+def begun_by(closure, log_closure, vector, space):
     """(I,) v R: what begins where the symbols of v begin."""
-    if log is None:
+    if space is None:
         return solve_transposed(closure, vector)
     found = np.full(len(vector), -np.inf)
     for a in range(len(vector)):
         if vector[a] != -np.inf:
             for b in range(len(vector)):
-                found[b] = plus(found[b], vector[a] + log_closure[a, b], log)
+                found[b] = plus(found[b], vector[a] + log_closure[a, b], space)
     return found
 
 
 @njit(nogil=True)
-def begun_with(closure, log_closure, vector, log):
+def begun_with(closure, log_closure, vector, space):
     """(I,) R v: the value of a symbol from those of the symbols that it may begin with."""
-    if log is None:
+    if space is None:
         return solve(closure, vector)
     found = np.full(len(vector), -np.inf)
     for a in range(len(vector)):
         for b in range(len(vector)):
-            found[a] = plus(found[a], log_closure[a, b] + vector[b], log)
+            found[a] = plus(found[a], log_closure[a, b] + vector[b], space)
     return found
 
 
 @njit(nogil=True)
-def add_left_children(corner_first, corner, corner_prob, vector, total, log):
+def add_left_children(corner_first, corner, corner_prob, vector, total, space):
     """total(B) += sum over A of v(A) P_L(A, B)"""
     for a in range(len(vector)):
-        if vector[a] != zero(log):
+        if vector[a] != zero(space):
             for e in range(corner_first[a], corner_first[a + 1]):
-                total[corner[e]] = plus(total[corner[e]], times(vector[a], corner_prob[e], log), log)
+                total[corner[e]] = plus(total[corner[e]], times(vector[a], corner_prob[e], space), space)

@@ -12,8 +12,8 @@ length of the sentence.  Right children that begin at i after a left child (B, h
 where pair_weight[h, q] = sum over A of forward[h, A] P(A -> q),
 and forward[i] = D(., i) R.  pair_open is pair_weight times the number of nodes from the root down to A.
 
-Each kernel is compiled twice: `log` is None in linear space, True where values are logarithms.  Linear space refuses
-(OUT_OF_RANGE) what would leave the range of float64.
+Each kernel is compiled for both spaces of the semiring, LINEAR and LOG.  Linear space refuses (OUT_OF_RANGE) what would
+leave the range of float64.
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ from numba import njit, uint64
 from numba.cpython.unsafe.numbers import trailing_zeros
 
 from pcfg_artifact.parsing.chart_index import column_cell_of
-from pcfg_artifact.parsing.cpu_kernels.semiring import leaves_range, over, plus, times, zero
+from pcfg_artifact.parsing.cpu_kernels.semiring import Space, leaves_range, over, plus, times, zero
 from pcfg_artifact.parsing.prefix.left_corners import add_left_children, begun_by
 from pcfg_artifact.parsing.prefix.prefix_grammar import INDEX, Tables
 
 WORD = 64  # bits of one word of a mask
 NO_ROW = np.uint32(0xFFFFFFFF)
+# What loops over cells call is inlined: calls with tuples of arrays cost more than the work.
+INLINED_EXACT = njit(nogil=True, forceinline=True)
 DONE, OUT_OF_RANGE, IMPOSSIBLE = -1, -2, -3  # a status of 0 or more: out of room at the cell that begins there
 
 
@@ -81,7 +83,7 @@ def new_state(grammar: Tables, longest: int) -> State:
 
 
 @njit(nogil=True)
-def predict(grammar, state, i, begun, above, next_word, log):
+def predict(grammar, state, i, begun, above, next_word, space):
     """Fill forward[i], the weights of pairs and of next words; returns whether a value left the range.
 
     begun (N,): D(., i).  above (N,): the same times the number of nodes above.
@@ -89,45 +91,45 @@ def predict(grammar, state, i, begun, above, next_word, log):
     n_interminals = len(grammar.corner_first) - 1
     forward = state.forward[i]
     forward[:] = begun
-    forward[:n_interminals] = begun_by(grammar.closure, grammar.log_closure, begun[:n_interminals], log)
-    left_children = np.full(len(begun), zero(log))
+    forward[:n_interminals] = begun_by(grammar.closure, grammar.log_closure, begun[:n_interminals], space)
+    left_children = np.full(len(begun), zero(space))
     add_left_children(grammar.corner_first, grammar.corner, grammar.corner_prob, forward[:n_interminals], left_children,
-                      log)
+                      space)
     for p in range(n_interminals, len(begun)):
-        forward[p] = plus(forward[p], left_children[p], log)
+        forward[p] = plus(forward[p], left_children[p], space)
     is_refused = False
     for a in range(len(begun)):
-        is_refused |= forward[a] != zero(log) and leaves_range(forward[a], log)
+        is_refused |= forward[a] != zero(space) and leaves_range(forward[a], space)
 
     # Nodes above a left child: those above its parent, and the parent.
     for a in range(n_interminals):
-        left_children[a] = plus(left_children[a], above[a], log)
-    path = begun_by(grammar.closure, grammar.log_closure, left_children[:n_interminals], log)
+        left_children[a] = plus(left_children[a], above[a], space)
+    path = begun_by(grammar.closure, grammar.log_closure, left_children[:n_interminals], space)
     for a in range(n_interminals):
-        path[a] = plus(path[a], forward[a], log)
+        path[a] = plus(path[a], forward[a], space)
     for q in range(len(grammar.left)):
-        weight, opened = zero(log), zero(log)
+        weight, opened = zero(space), zero(space)
         for rule in range(grammar.first[q], grammar.first[q + 1]):
             a = grammar.parent[rule]
-            weight = plus(weight, times(grammar.prob[rule], forward[a], log), log)
-            opened = plus(opened, times(grammar.prob[rule], path[a], log), log)
+            weight = plus(weight, times(grammar.prob[rule], forward[a], space), space)
+            opened = plus(opened, times(grammar.prob[rule], path[a], space), space)
         state.pair_weight[i, q] = weight
         state.pair_open[i, q] = opened
 
-    next_word[:-1] = zero(log)
+    next_word[:-1] = zero(space)
     for p in range(n_interminals, len(begun)):
-        if forward[p] != zero(log):
+        if forward[p] != zero(space):
             for e in range(grammar.word_first[p - n_interminals], grammar.word_first[p - n_interminals + 1]):
                 w = grammar.word[e]
-                next_word[w] = plus(next_word[w], times(forward[p], grammar.word_prob[e], log), log)
+                next_word[w] = plus(next_word[w], times(forward[p], grammar.word_prob[e], space), space)
     return is_refused
 
 
 @njit(nogil=True, cache=True)
-def begin(grammar: Tables, state: State, next_word: np.ndarray, log: bool | None) -> bool:
+def begin(grammar: Tables, state: State, next_word: np.ndarray, space: Space) -> bool:
     """Before the first word: the root symbols begin at 0, with nothing above them."""
-    next_word[-1] = zero(log)
-    return not predict(grammar, state, 0, grammar.root, np.full(len(grammar.root), zero(log)), next_word, log)
+    next_word[-1] = zero(space)
+    return not predict(grammar, state, 0, grammar.root, np.full(len(grammar.root), zero(space)), next_word, space)
 
 
 # ---- one more word ---------------------------------------------------------------------------------------------------
@@ -153,145 +155,158 @@ def without_lowest(bits):
     return bits & (bits - uint64(1))
 
 
-@njit(nogil=True)
-def find_live_pairs(left, right, left_pairs, right_pairs, mask, right_mask, live_pair, live_mask, word, splits):
-    """Pairs with a possible split of (i, j) in this word of the masks; no branch depends on what is possible."""
-    n_live = 0
+@INLINED_EXACT
+def find_live_pairs(grammar, state, i, j, word):
+    """List the pairs with a possible split of (i, j) in this word of the masks; returns how many."""
+    left, right, left_pairs, right_pairs = grammar.left, grammar.right, state.left_pairs[i], state.right_pairs
+    mask, right_mask, between, n_live = state.mask[i], state.right_mask, bits_between(i + 1, j, word), 0
     for pair_word in range(len(right_pairs)):
         pairs = left_pairs[pair_word] & right_pairs[pair_word]
         while pairs != 0:
             q = lowest(pair_word, pairs)
-            common = mask[left[q], word] & right_mask[right[q], word] & splits
-            live_pair[n_live] = q
-            live_mask[n_live] = common
-            n_live += common != 0
+            splits = mask[left[q], word] & right_mask[right[q], word] & between
+            state.live_pair[n_live] = q
+            state.live_mask[n_live] = splits
+            n_live += splits != 0  # no branch depends on what is possible
             pairs = without_lowest(pairs)
     return n_live
 
 
-@njit(nogil=True)
-def enter_right(right_first, by_right, is_right, right_pairs, right, right_mask, a, i, value):
+@INLINED_EXACT
+def enter_right(grammar, state, a, i, value):
     """Make (a, i, j) a possible right child in the column j at hand."""
-    if not is_right[a]:
-        is_right[a] = True
-        for m in range(right_first[a], right_first[a + 1]):
-            q = by_right[m]
-            right_pairs[q // WORD] |= uint64(1) << uint64(q % WORD)
-    right[a, i] = value
-    right_mask[a, i // WORD] |= uint64(1) << uint64(i % WORD)
+    if not state.is_right[a]:
+        state.is_right[a] = True
+        for m in range(grammar.right_first[a], grammar.right_first[a + 1]):
+            q = grammar.by_right[m]
+            state.right_pairs[q // WORD] |= uint64(1) << uint64(q % WORD)
+    state.right[a, i] = value
+    state.right_mask[a, i // WORD] |= uint64(1) << uint64(i % WORD)
 
 
-@njit(nogil=True)
-def clear_column(is_right, right_mask, right_pairs):
-    for a in range(len(is_right)):
-        if is_right[a]:
-            is_right[a] = False
-            right_mask[a] = 0
-    right_pairs[:] = 0
+@INLINED_EXACT
+def clear_column(state):
+    for a in range(len(state.is_right)):
+        if state.is_right[a]:
+            state.is_right[a] = False
+            state.right_mask[a] = 0
+    state.right_pairs[:] = 0
 
 
-@njit(nogil=True)
-def enter_left(left_first, pair_weight, left_pairs, row_of, n_rows, a, log):
-    """A row for a that begins here, and the bits of its pairs that some forward parent has."""
-    row_of[a] = n_rows[0]
-    n_rows[0] += 1
-    for q in range(left_first[a], left_first[a + 1]):
-        if pair_weight[q] != zero(log):
-            left_pairs[q // WORD] |= uint64(1) << uint64(q % WORD)
+@INLINED_EXACT
+def enter_left(grammar, state, i, j, a, value, space):
+    """Make (a, i, j) a possible left child; a that is new at i gets a row, and the pairs that a forward parent has."""
+    if state.row_of[i, a] == NO_ROW:
+        state.row_of[i, a] = state.n_rows[0]
+        state.n_rows[0] += 1
+        for q in range(grammar.left_first[a], grammar.left_first[a + 1]):
+            if state.pair_weight[i, q] != zero(space):
+                state.left_pairs[i, q // WORD] |= uint64(1) << uint64(q % WORD)
+    state.alpha[state.row_of[i, a], j] = value
+    state.mask[i, a, j // WORD] |= uint64(1) << uint64(j % WORD)
 
 
-@njit(nogil=True)
-def read_word(grammar, state, j, word, prob, next_word, start, log):
-    """Column j, from the cell that begins at `start` (j - 1 for a new word) leftwards; word j had probability `prob`.
-
-    next_word (V + 1) gets the weights of what follows, the end last.  Returns a status and the expected number of
-    open constituents.
-    """
-    n_interminals = len(grammar.corner_first) - 1
-    n = len(grammar.root)
-    total, found = np.full(n, zero(log)), np.empty(n + 1, INDEX)
+@INLINED_EXACT
+def add_splits(grammar, state, i, j, total, space):
+    """total(A) += sum over k, B, C of P(A -> B C) alpha(B,i,k) alpha(C,k,j); returns whether a sum leaves the range."""
     is_refused = False
-    for i in range(start, -1, -1):
-        cell = column_cell_of(i, j)
-        entry = state.offsets[cell]
-        if is_refused:
-            break
-        if entry + n > len(state.symbols) or state.n_rows[0] + n > len(state.alpha):
-            return i, 0.0
-        n_found = 0
-        if i == j - 1:
-            for e in range(grammar.head_first[word], grammar.head_first[word + 1]):
-                p = grammar.head[e]
-                if state.forward[i, p] != zero(log):
-                    found[n_found] = p
-                    total[p] = over(grammar.head_prob[e], prob, log)
-                    n_found += 1
-        # alpha(A,i,j) = sum over k, B, C of P(A -> B C) alpha(B,i,k) alpha(C,k,j)
-        for mask_word in range((i + 1) // WORD, (j - 1) // WORD + 1):
-            n_live = find_live_pairs(
-                grammar.left, grammar.right, state.left_pairs[i], state.right_pairs, state.mask[i], state.right_mask,
-                state.live_pair, state.live_mask, mask_word, bits_between(i + 1, j, mask_word))
-            for m in range(n_live):
-                q, splits = state.live_pair[m], state.live_mask[m]
-                row, c = state.row_of[i, grammar.left[q]], grammar.right[q]
-                product = zero(log)
-                while splits != 0:
-                    k = lowest(mask_word, splits)
-                    product = plus(product, times(state.alpha[row, k], state.right[c, k], log), log)
-                    splits = without_lowest(splits)
-                is_refused |= leaves_range(product, log)
-                for rule in range(grammar.first[q], grammar.first[q + 1]):
-                    a = grammar.parent[rule]
-                    total[a] = plus(total[a], times(grammar.prob[rule], product, log), log)
-        # A symbol that cannot begin at i, after these words, is in no tree.
-        if i < j - 1:
-            for a in range(n_interminals):
-                found[n_found] = a
-                n_found += (total[a] != zero(log)) & (state.forward[i, a] != zero(log))
-        for m in range(n_found):
-            a = found[m]
-            is_refused |= leaves_range(total[a], log)
-            state.symbols[entry] = a
-            state.values[entry] = total[a]
-            if state.row_of[i, a] == NO_ROW:
-                enter_left(grammar.left_first, state.pair_weight[i], state.left_pairs[i], state.row_of[i], state.n_rows,
-                           a, log)
-            state.alpha[state.row_of[i, a], j] = total[a]
-            state.mask[i, a, j // WORD] |= uint64(1) << uint64(j % WORD)
-            enter_right(grammar.right_first, grammar.by_right, state.is_right, state.right_pairs, state.right,
-                        state.right_mask, a, i, total[a])
-            entry += 1
-        total[:] = zero(log)
-        state.offsets[cell + 1] = entry
-    clear_column(state.is_right, state.right_mask, state.right_pairs)
-    if is_refused:
-        return OUT_OF_RANGE, 0.0
+    for mask_word in range((i + 1) // WORD, (j - 1) // WORD + 1):
+        for m in range(find_live_pairs(grammar, state, i, j, mask_word)):
+            q, splits = state.live_pair[m], state.live_mask[m]
+            row, c = state.row_of[i, grammar.left[q]], grammar.right[q]
+            product = zero(space)
+            while splits != 0:
+                k = lowest(mask_word, splits)
+                product = plus(product, times(state.alpha[row, k], state.right[c, k], space), space)
+                splits = without_lowest(splits)
+            is_refused |= leaves_range(product, space)
+            for rule in range(grammar.first[q], grammar.first[q + 1]):
+                a = grammar.parent[rule]
+                total[a] = plus(total[a], times(grammar.prob[rule], product, space), space)
+    return is_refused
 
-    begun, above, end = np.full(n, zero(log)), np.full(n, zero(log)), zero(log)
+
+@INLINED_EXACT
+def enter_cell(grammar, state, i, j, total, found, space):
+    """The possible symbols of (i, j) become entries, and total is 0 again; returns whether a value leaves the range.
+
+    A symbol that cannot begin at i, after the words before, is in no tree.
+    """
+    cell, n_found, is_refused = column_cell_of(i, j), 0, False
+    for a in range(len(total)):
+        found[n_found] = a
+        n_found += (total[a] != zero(space)) & (state.forward[i, a] != zero(space))
+    entry = state.offsets[cell]
+    for m in range(n_found):
+        a = found[m]
+        is_refused |= leaves_range(total[a], space)
+        state.symbols[entry] = a
+        state.values[entry] = total[a]
+        enter_left(grammar, state, i, j, a, total[a], space)
+        enter_right(grammar, state, a, i, total[a])
+        entry += 1
+    total[:] = zero(space)
+    state.offsets[cell + 1] = entry
+    return is_refused
+
+
+@INLINED_EXACT
+def begin_after(grammar, state, j, next_word, space):
+    """What begins after the column j, and what may follow; returns whether a value leaves the range, and the expected
+    number of open constituents."""
+    n, is_refused = len(grammar.root), False
+    begun, above, end = np.full(n, zero(space)), np.full(n, zero(space)), zero(space)
     for i in range(j):
         cell = column_cell_of(i, j)
         for entry in range(state.offsets[cell], state.offsets[cell + 1]):
             b, value = state.symbols[entry], state.values[entry]
             if i == 0:
-                end = plus(end, times(grammar.root[b], value, log), log)
+                end = plus(end, times(grammar.root[b], value, space), space)
             for q in range(grammar.left_first[b], grammar.left_first[b + 1]):
                 weight = state.pair_weight[i, q]
-                if weight != zero(log):
-                    term, c = times(weight, value, log), grammar.right[q]
-                    is_refused |= leaves_range(term, log)
-                    begun[c] = plus(begun[c], term, log)
-                    above[c] = plus(above[c], times(state.pair_open[i, q], value, log), log)
+                if weight != zero(space):
+                    term, c = times(weight, value, space), grammar.right[q]
+                    is_refused |= leaves_range(term, space)
+                    begun[c] = plus(begun[c], term, space)
+                    above[c] = plus(above[c], times(state.pair_open[i, q], value, space), space)
     next_word[-1] = end
-    is_refused |= predict(grammar, state, j, begun, above, next_word, log)
-    n_open = zero(log)
+    is_refused |= predict(grammar, state, j, begun, above, next_word, space)
+    n_open = zero(space)
     for c in range(n):
-        n_open = plus(n_open, above[c], log)
+        n_open = plus(n_open, above[c], space)
+    return is_refused, n_open
+
+
+@njit(nogil=True)
+def read_word(grammar, state, j, word, prob, next_word, start, space):
+    """Column j, from the cell that begins at `start` (j - 1 for a new word) leftwards; word j had probability `prob`.
+
+    next_word (V + 1) gets the weights of what follows, the end last.  Returns a status and the expected number of
+    open constituents.
+    """
+    n, is_refused = len(grammar.root), False
+    total, found = np.full(n, zero(space)), np.empty(n + 1, INDEX)
+    for i in range(start, -1, -1):
+        if state.offsets[column_cell_of(i, j)] + n > len(state.symbols) or state.n_rows[0] + n > len(state.alpha):
+            return i, 0.0
+        if i == j - 1:
+            for e in range(grammar.head_first[word], grammar.head_first[word + 1]):
+                total[grammar.head[e]] = over(grammar.head_prob[e], prob, space)
+        else:
+            is_refused |= add_splits(grammar, state, i, j, total, space)
+        is_refused |= enter_cell(grammar, state, i, j, total, found, space)
+        if is_refused:
+            break
+    clear_column(state)
+    if is_refused:
+        return OUT_OF_RANGE, 0.0
+    is_refused, n_open = begin_after(grammar, state, j, next_word, space)
     return (OUT_OF_RANGE if is_refused else DONE), n_open
 
 
 @njit(nogil=True, cache=True)
 def read_words(grammar: Tables, state: State, t: int, words: np.ndarray, done: int, start: int, rows: np.ndarray,
-               n_open: np.ndarray, log: bool | None) -> tuple[int, int]:
+               n_open: np.ndarray, space: Space) -> tuple[int, int]:
     """Read words[done:] after t + done words; returns a status and how many of `words` are done.
 
     rows (n + 1, V + 1): rows[m] are the weights of what may be words[m]; n_open (n + 1,) after each.  `start` is the
@@ -299,10 +314,10 @@ def read_words(grammar: Tables, state: State, t: int, words: np.ndarray, done: i
     """
     for m in range(done, len(words)):
         j, word = t + m + 1, words[m]
-        if word < 0 or rows[m, word] == zero(log):
+        if word < 0 or rows[m, word] == zero(space):
             return IMPOSSIBLE, m
         status, n_open[m + 1] = read_word(grammar, state, j, word, rows[m, word], rows[m + 1],
-                                          start if start >= 0 else j - 1, log)
+                                          start if start >= 0 else j - 1, space)
         start = DONE
         if status != DONE:
             return status, m
