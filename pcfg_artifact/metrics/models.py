@@ -1,7 +1,8 @@
 """The models of a run by their names, and the roles they play: which is the base model, which are too small.
 
-A4L3 is a masked model of 4 heads and 3 layers, C4L3 the causal model of that shape, A4L3-random the masked one before
-its first step.  This is the only place that reads such a name.
+A4L3 is a masked model of 4 heads and 3 layers, C4L3 the causal model of that shape.  A4L3-random is the masked one
+before its first step; A4L3-shuffled and A4L3-bigram were trained on texts without syntax, and are controls of what
+training on any text brings.  This is the only place that reads such a name.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 MASKED, CAUSAL = "A", "C"  # the first letter of a name: what the model was trained for
-NAME = re.compile(rf"([{MASKED}{CAUSAL}])([1-9]\d*)L([1-9]\d*)(-random)?")
+UNTRAINED = "random"
+CONTROL_TEXTS = ("shuffled", "bigram")  # mlm/control_texts.py makes them
+NAME = re.compile(rf"([{MASKED}{CAUSAL}])([1-9]\d*)L([1-9]\d*)(?:-({'|'.join((UNTRAINED, *CONTROL_TEXTS))}))?")
 
 
 class Shape(NamedTuple):
@@ -22,24 +25,29 @@ class Shape(NamedTuple):
     mark: str
     heads: int
     layers: int
-    is_untrained: bool = False
+    control: str = ""  # UNTRAINED, or the text of CONTROL_TEXTS that it was trained on; blank: sampled sentences
 
 
 def shape_of(model: str) -> Shape | None:
     """Heads, layers and kind of a model called A4L3, C4L3 or A4L3-random; None for any other name."""
     match = NAME.fullmatch(model)
-    return Shape(match[1], int(match[2]), int(match[3]), match[4] is not None) if match else None
+    return Shape(match[1], int(match[2]), int(match[3]), match[4] or "") if match else None
 
 
 def is_trained(model: str, mark: str) -> bool:
-    """Whether a name is that of a trained model of this kind, MASKED or CAUSAL."""
+    """Whether a name is that of a model of this kind, MASKED or CAUSAL, trained on sampled sentences."""
     shape = shape_of(model)
-    return shape is not None and shape.mark == mark and not shape.is_untrained
+    return shape is not None and shape.mark == mark and not shape.control
 
 
 def untrained(model: str) -> str:
-    """The same model before its first step, as a model of its own; its weights need not be random."""
-    return f"{model}-random"
+    """The same model before its first step, as a model of its own."""
+    return f"{model}-{UNTRAINED}"
+
+
+def trained_on(model: str, text: str) -> str:
+    """The model of the same shape that was trained on a text of CONTROL_TEXTS."""
+    return f"{model}-{text}"
 
 
 def masked_counterpart(causal: str) -> str:

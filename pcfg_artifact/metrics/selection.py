@@ -7,8 +7,8 @@ A selector is a mapping from dimensions to what they must be.  A dimension that 
     all                  anything, blank or not
     {from: 1, to: 20}    whole numbers in this range
     layer: best          the layer with the highest leading score of its table (LEADING); `last`; `middle`
-    model: base          whoever plays the role in this run (metrics/models.py); `{untrained: base}`; `{masked: X}`:
-                         the masked model of the causal model's shape
+    model: base          whoever plays the role in this run (metrics/models.py); `{untrained: base}`; `{shuffled: base}`
+                         and `{bigram: base}`: trained on such text; `{masked: X}`: of the causal model's shape
     $name                the value of a variable
     with: $name          a variable that is itself a mapping: its dimensions join the others
 """
@@ -17,15 +17,24 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property, partial
 from itertools import product
 from typing import Any
 
 import numpy as np
 
 from pcfg_artifact.errors import ConfigError
-from pcfg_artifact.metrics.models import Roles, masked_counterpart, middle_layer, roles_of, shape_of, untrained
+from pcfg_artifact.metrics.models import (
+    CONTROL_TEXTS,
+    Roles,
+    masked_counterpart,
+    middle_layer,
+    roles_of,
+    shape_of,
+    trained_on,
+    untrained,
+)
 from pcfg_artifact.metrics.schema import KEY, WHOLE_NUMBERS, Key, Metric, is_blank, mean_over_seeds, name_of
 
 Selector = Mapping[str, Any]
@@ -34,6 +43,10 @@ ALL, BEST, LAST, MIDDLE = "all", "best", "last", "middle"
 LEADING = {"parsing": {"metric": "sentence_f1", "convention": "PB"}, "incremental": {"metric": "explained"}}
 # Dimensions in which cases may differ and have best layers of their own.
 OF_A_CASE = ("table", "grammar", "model", "probe", "setting", "input", "width", "size", "group", "bin", "index")
+# What a selector may ask of a model's name: the model that is compared with it.
+TWINS: dict[str, Callable[[str], str]] = {
+    "untrained": untrained, "masked": masked_counterpart,
+    **{text: partial(trained_on, text=text) for text in CONTROL_TEXTS}}
 
 
 class Missing(Exception):
@@ -56,6 +69,7 @@ class Numbers:
             self._by_measure[metric.table][metric.metric].append(metric)
         trained = [m.model for table in ("perplexity", "next_words") for m in self.of_table(table)]
         self.roles: Roles = roles_of(trained)
+        self._models = {metric.model for metric in self.metrics}
 
     def of_table(self, table: str) -> list[Metric]:
         return [metric for found in self._by_measure.get(table, {}).values() for metric in found]
@@ -91,10 +105,10 @@ class Numbers:
             return value
         if isinstance(value, Mapping):
             (relation, other), = value.items()
-            twin = {"untrained": untrained, "masked": masked_counterpart}[relation]
-            models = [twin(model) for model in _as_list(self._resolve(name, other, variables))]
-            if relation == "masked" and (absent := [model for model in models if model not in self.roles.models]):
-                raise Inapplicable(f"this profile trains no masked model {absent[0]}")
+            models = [TWINS[relation](model) for model in _as_list(self._resolve(name, other, variables))]
+            trained = {"masked": self.roles.models, **dict.fromkeys(CONTROL_TEXTS, self._models)}.get(relation, models)
+            if absent := [model for model in models if model not in trained]:
+                raise Inapplicable(f"this profile trains no model {absent[0]}")
             return models if len(models) > 1 else models[0]
         return self._of_role(value)
 

@@ -20,7 +20,7 @@ from transformers import (
 )
 
 from pcfg_artifact.errors import ConfigError
-from pcfg_artifact.metrics.models import Shape, shape_of
+from pcfg_artifact.metrics.models import UNTRAINED, Shape, shape_of
 from pcfg_artifact.mlm import tokenizer as tokens
 from pcfg_artifact.system.random_streams import derive_seed
 
@@ -34,7 +34,7 @@ LanguageModelConfig = MaskedLMConfig | GPT2Config
 def parse_shape(name: str) -> Shape:
     """The shape in the paper's name of a model, e.g. A12L12, or C12L12 for the causal model of that shape."""
     shape = shape_of(name)
-    if shape is None or shape.is_untrained:
+    if shape is None or shape.control == UNTRAINED:
         raise ConfigError(f"the model name {name!r} is not of the form A<heads>L<layers>, for example A12L12, or "
                           f"C<heads>L<layers> for a causal model")
     return shape

@@ -2,11 +2,20 @@
 
 import pytest
 
-from pcfg_artifact.metrics.models import is_trained, masked_counterpart, middle_layer, roles_of, shape_of, untrained
+from pcfg_artifact.metrics.models import (
+    CONTROL_TEXTS,
+    is_trained,
+    masked_counterpart,
+    middle_layer,
+    roles_of,
+    shape_of,
+    trained_on,
+    untrained,
+)
 
 
 def test_roles_are_those_of_the_paper_and_other_names_are_passed_over():
-    roles = roles_of(["A12L12", "A12L1", "A12L3", "A3L12", "A24L12", "A12L12-random", "unigram"])
+    roles = roles_of(["A12L12", "A12L1", "A12L3", "A3L12", "A24L12", "A12L12-random", "A12L12-bigram", "unigram"])
     assert (roles.base, roles.fewest_layers, roles.fewest_heads) == ("A12L12", "A12L1", "A3L12")
     assert roles.models == ("A3L12", "A12L1", "A12L3", "A12L12", "A24L12")
     assert roles.by_layers == ("A12L1", "A12L3", "A12L12")
@@ -24,12 +33,14 @@ def test_causal_models_play_a_role_of_their_own_alone():
 
 
 def test_a_name_says_heads_layers_and_kind():
-    assert shape_of("C4L12") == ("C", 4, 12, False)
-    assert shape_of(untrained("A4L3")) == ("A", 4, 3, True)
+    assert shape_of("C4L12") == ("C", 4, 12, "")
+    assert shape_of(untrained("A4L3")) == ("A", 4, 3, "random")
     assert is_trained("A4L3", "A")
     assert not is_trained("A4L3-random", "A")
+    assert shape_of(trained_on("A4L3", "bigram")) == ("A", 4, 3, "bigram")
+    assert not any(is_trained(trained_on("A4L3", text), "A") for text in CONTROL_TEXTS)
     assert not is_trained("C4L3", "A")
-    for name in ("A0L3", "A4L0", "A4", "B4L3", "A4L3x", ""):
+    for name in ("A0L3", "A4L0", "A4", "B4L3", "A4L3x", "A4L3-trigram", ""):
         assert shape_of(name) is None
     with pytest.raises(ValueError, match="no model of the form"):
         masked_counterpart("exact")
