@@ -6,7 +6,7 @@ Everything is in nats per masked word; a perplexity is the exponential of a mean
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
 from typing import Any
@@ -20,7 +20,9 @@ from pcfg_artifact.parsing.engine import LazyLeaves, leaf_charts
 from pcfg_artifact.parsing.masking import hidden_words, observed_leaves, preterminal_outside
 from pcfg_artifact.parsing.masks import Masking, selected_channel
 from pcfg_artifact.parsing.options import DEFAULT, EngineOptions
+from pcfg_artifact.parsing.prefix.infix import infix_outside
 from pcfg_artifact.system.ragged import Ragged
+from pcfg_artifact.system.threads import ordered_map
 
 
 @dataclass(frozen=True)
@@ -48,13 +50,35 @@ def exact_predictions(grammar: PCFG, sentences: Sequence[MaskedSentence], maskin
     P(shows o | word w) multiplies what the context says.
     """
     leaves = LazyLeaves(lambda s: observed_leaves(grammar, sentences[s].seen, masking), len(sentences))
+    charts = leaf_charts(grammar, leaves, options)
+    return _posteriors(grammar, sentences, (preterminal_outside(grammar, chart)[sentence.positions]
+                                            for sentence, chart in zip(sentences, charts, strict=True)))
+
+
+def window_predictions(grammar: PCFG, sentences: Sequence[MaskedSentence], masking: Masking, window: int,
+                       n_threads: int = 1) -> Iterator[np.ndarray]:
+    """The same from the words within `window` of each masked one alone: no predictor that sees no more can be better.
+
+    It sees, of these words, what the model sees of them, and where the sentence ends if that is nearer.
+    """
+    def outside(sentence: MaskedSentence) -> np.ndarray:
+        leaves, length = observed_leaves(grammar, sentence.seen, masking), len(sentence.seen)
+        rows = [infix_outside(grammar, leaves[max(t - window, 0):t + window + 1], min(t, window), begins=t < window,
+                              ends=t + window >= length) for t in sentence.positions.tolist()]
+        return np.array(rows).reshape(len(rows), grammar.n_preterminals)
+
+    return _posteriors(grammar, sentences, ordered_map(outside, sentences, n_threads))
+
+
+def _posteriors(grammar: PCFG, sentences: Sequence[MaskedSentence], outside: Iterable[np.ndarray]
+                ) -> Iterator[np.ndarray]:
+    """(masked, n_words) of every sentence, from beta (masked, P) of its masked positions up to a factor each."""
     head, word = grammar.lexical.T
     emit = csr_matrix((grammar.lexical_prob, (head - grammar.n_interminals, word)),
                       shape=(grammar.n_preterminals, grammar.n_words))
-    charts = leaf_charts(grammar, leaves, options)
     channel = selected_channel(grammar.n_words)
-    for sentence, chart in zip(sentences, charts, strict=True):
-        weights = preterminal_outside(grammar, chart)[sentence.positions] @ emit
+    for sentence, beta in zip(sentences, outside, strict=True):
+        weights = beta @ emit
         for row, shown in enumerate(sentence.seen[sentence.positions]):
             if shown >= 0:
                 weights[row] *= channel.given(shown, grammar.n_words)

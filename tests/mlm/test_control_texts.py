@@ -1,6 +1,5 @@
 """Control texts: shuffled sentences keep their words; bigram text has the grammar's own pairs of neighbours."""
 
-from collections import Counter
 from itertools import pairwise
 
 import numpy as np
@@ -12,49 +11,15 @@ from pcfg_artifact.grammar.sampling import sample_trees
 from pcfg_artifact.mlm.control_texts import BigramModel, shuffled
 from pcfg_artifact.system.ragged import Ragged
 from pcfg_artifact.system.random_streams import stream
-
-EDGE = "|"
-
-
-def finite_grammar(seed: int) -> PCFG:
-    """In-terminals that only lead to later ones, so that every sentence can be written down; some rules never occur."""
-    rng = np.random.default_rng(seed)
-    interminals, preterminals, words = ["S", "A", "B", "C"], ["p", "q", "r"], ["x", "y", "z", "w"]
-    binary = []
-    for k, parent in enumerate(interminals):
-        below = interminals[k + 1:] + preterminals
-        rules = {(str(left), str(right)) for left, right in rng.choice(below, (3, 2))}
-        for (left, right), share in zip(rules, rng.dirichlet(np.ones(len(rules))), strict=True):
-            binary.append((parent, left, right, share))
-    first = binary.pop()  # a rule of probability zero, its share given to another of the same parent
-    binary[-1] = (*binary[-1][:3], binary[-1][3] + first[3]) if binary[-1][0] == first[0] else binary[-1]
-    binary.append((*first[:3], 0.0) if binary[-1][0] == first[0] else first)
-    lexical = [(tag, word, share) for tag in preterminals
-               for word, share in zip(words, rng.dirichlet(np.ones(len(words))), strict=True)]
-    return PCFG.from_rules(root={"S": 0.7, "B": 0.3}, binary=binary, lexical=lexical)
-
-
-def language(grammar: PCFG, symbol: int) -> Counter:
-    """Sentence -> probability, by writing out every derivation."""
-    found: Counter = Counter()
-    for (a, word), p in zip(grammar.lexical, grammar.lexical_prob, strict=True):
-        if a == symbol and p > 0:
-            found[(int(word),)] += p
-    for (a, left, right), p in zip(grammar.binary, grammar.binary_prob, strict=True):
-        if a == symbol and p > 0:
-            for first, p_first in language(grammar, left).items():
-                for second, p_second in language(grammar, right).items():
-                    found[first + second] += p * p_first * p_second
-    return found
+from tests.finite_grammars import finite_grammar, sentences
 
 
 def neighbours(grammar: PCFG) -> np.ndarray:
     """(V + 1, V + 1) expected pairs of neighbours in a sentence; V is the edge."""
     pairs = np.zeros((grammar.n_words + 1,) * 2)
-    for symbol in np.flatnonzero(grammar.root):
-        for words, p in language(grammar, int(symbol)).items():
-            for pair in pairwise((grammar.n_words, *words, grammar.n_words)):
-                pairs[pair] += grammar.root[symbol] * p
+    for words, p in sentences(grammar).items():
+        for pair in pairwise((grammar.n_words, *words, grammar.n_words)):
+            pairs[pair] += p
     return pairs
 
 

@@ -213,11 +213,12 @@ def _tables(pcfg: PCFG, ends: np.ndarray, total: float) -> Tables:
         corner_first=corners.indptr.astype(np.int64), corner=corners.indices.astype(INDEX), corner_prob=corners.data,
         head_first=emissions.indptr.astype(np.int64), head=emissions.indices.astype(INDEX), head_prob=emissions.data,
         word_first=words.indptr.astype(np.int64), word=words.indices.astype(INDEX), word_prob=words.data,
-        closure=_closure(corners[:, :n_interminals]), log_closure=np.zeros((0, 0)))
+        closure=closure_of(corners[:, :n_interminals]), log_closure=np.zeros((0, 0)))
 
 
-def _closure(corners: csr_matrix) -> Closure:
-    """Factors of 1 - P_L with the pivots on the diagonal: then every step of a solution adds what is not negative."""
+def closure_of(corners: csr_matrix) -> Closure:
+    """Factors of 1 - P_L, or of other children, with the pivots on the diagonal: then every step of a solution adds what
+    is not negative."""
     n = corners.shape[0]
     if n == 0:
         none, first, index = np.zeros(0), np.zeros(1, np.int64), np.zeros(0, np.int64)
