@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,12 +17,20 @@ from scipy.stats import rankdata
 
 from pcfg_artifact.errors import ConfigError
 from pcfg_artifact.metrics.models import Roles
-from pcfg_artifact.metrics.schema import KEY, Metric, format_number, is_blank, name_of
+from pcfg_artifact.metrics.schema import KEY, Key, Metric, format_number, is_blank, name_of
 from pcfg_artifact.metrics.selection import ROLE_NAMES, Inapplicable, Missing, Numbers, Selector, check
 
 SCALES = ("any", "paper")
 THE_PAPER = "the paper"
+# What comes of a claim.  The last three hold as relations and show nothing: a model that was not trained, or trained on
+# text without syntax, has them too; no such model was measured; nothing was parsed.
 HOLDS, FAILS, MISSING, INAPPLICABLE = "holds", "fails", "missing", "inapplicable"
+UNTRAINED, UNCONTROLLED, VACUOUS = "untrained", "uncontrolled", "vacuous"
+EVALUATED = (HOLDS, FAILS, UNTRAINED, UNCONTROLLED, VACUOUS)
+OF_PAPER, OF_PROJECT, CHECK = "findings of the paper", "findings of this project", "sanity checks"
+# Where the number of a relation is from (docs/dev/judging.md): rounded from printed cells, said in words, a question of
+# order alone, our reading of words where no cell is printed, or a theorem that leaves rounding alone.
+BASES = ("printed", "stated", "order", "reading", "theorem")
 LAYERS = "layers"  # in for_each: every layer of the base model
 PICKS: dict[str, Callable[[np.ndarray], float]] = {
     "max": lambda v: float(np.max(v)), "min": lambda v: float(np.min(v)), "mean": lambda v: float(np.mean(v)),
@@ -39,10 +47,14 @@ KINDS: dict[str, tuple[tuple[str, ...], str, float | None]] = {
     "monotone": (("cells",), "slack", 0.0),
     "spread_within": (("cells",), "percent", None),
     "rising_trend": (("cells",), "bound", None),
+    "share_of_gain": (("start", "part", "whole"), "bound", None),
     "alike": (("first", "second"), "bound", None),
 }
+UPPER = ("at_most", "within", "spread_within")  # their values must not exceed the bound; others must reach it
+LEAST_POINTS = 4  # of a trend
 COMMON = {"id", "claim", "paper", "says", "scale", "kind", "for_each", "reason", "needs_layers", "direction",
-          "grammars", "source", "strict", "central"}
+          "grammars", "source", "strict", "central", "basis", "check", "at_paper"}
+EXTRA = ("pick", "by", "baseline")  # what a claim adds to a selector
 STRICT = math.nextafter(0.0, 1.0)  # the least that is more than nothing
 
 
@@ -63,12 +75,26 @@ class Claim:
     falling: bool = False
     needs_layers: int = 0
     source: str = THE_PAPER
-    central: str = ""  # where the paper's abstract, introduction or conclusion says it
+    central: str = ""  # where the paper's abstract or conclusion says it
+    basis: str = "reading"
+    is_check: bool = False  # true by a theorem or by construction of the text: it tests the software
+    at_paper: str = ""  # of a central claim: how it will come out at the profile paper, which nobody has run, and why
     grammars: tuple[str, ...] = ("",)  # evaluated on each
 
     @property
     def is_paper(self) -> bool:
         return self.source == THE_PAPER
+
+    @property
+    def group(self) -> str:
+        return CHECK if self.is_check else OF_PAPER if self.is_paper else OF_PROJECT
+
+    @property
+    def roles(self) -> set[str]:
+        """The roles of trained models that it speaks of; with any, it is asked of controls too."""
+        models = [model for some in self.selectors.values() for one in some for model in _listed(one.get("model"))]
+        named = {role for role in (*models, *self.for_each.values()) if isinstance(role, str)}
+        return named & set(ROLE_NAMES) | ({"base"} if LAYERS in named else set())
 
     @property
     def place(self) -> str:
@@ -77,9 +103,17 @@ class Claim:
 
     @property
     def relation(self) -> str:
-        """The kind of relation, its number, and the reason for it."""
-        number = 0.0 if abs(self.number) == STRICT else self.number
-        return f"{self.kind.replace('_', ' ')}, {KINDS[self.kind][1]} {number:g} ({self.reason})"
+        """The kind of relation and its number."""
+        strict = abs(self.number) == STRICT
+        return f"{self.kind.replace('_', ' ')}, {'strictly' if strict else f'{KINDS[self.kind][1]} {self.number:g}'}"
+
+    @property
+    def bound(self) -> float:
+        return -self.number if self.kind == "monotone" else self.number
+
+    def margin(self, value: float) -> float:
+        """How much room a value leaves; it holds where this is not negative, which NaN is not."""
+        return self.bound - value if self.kind in UPPER else value - self.bound
 
     @property
     def table(self) -> str:
@@ -126,6 +160,11 @@ def _parse(item: Any) -> Claim:
         raise refuse(f"scale is {item['scale']!r}, expected any or paper")
     if not isinstance(item.get("central", ""), str):
         raise refuse(f"central is {item['central']!r}, expected the place in the paper that makes it central")
+    if item.get("basis", "reading") not in BASES:
+        raise refuse(f"basis is {item['basis']!r}, expected one of {', '.join(BASES)}")
+    if bool(item.get("central")) != (item.get("at_paper", "").partition(":")[0] in (HOLDS, FAILS)):
+        raise refuse(f"a central claim, and no other, says in at_paper how it will come out there: `{HOLDS}: why`, or "
+                     f"`{FAILS}: why`")
     number = item.get(number_name, default)
     if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
         raise refuse(f"{number_name} is {number!r}, expected a number")
@@ -135,8 +174,7 @@ def _parse(item: Any) -> Claim:
         number = STRICT if kind == "below" else -STRICT
     selectors = {key: tuple(item[key] if isinstance(item[key], list) else [item[key]]) for key in selector_names}
     for selector in itertools.chain.from_iterable(selectors.values()):
-        plain = {key: value for key, value in selector.items() if key not in ("pick", "by")} \
-            if isinstance(selector, Mapping) else selector
+        plain = _plain(selector) if isinstance(selector, Mapping) else selector
         if wrong := check(plain):
             raise refuse(wrong)
         if selector.get("pick", "max") not in PICKS:
@@ -151,7 +189,8 @@ def _parse(item: Any) -> Claim:
                  number=float(number), reason=" ".join(item["reason"].split()),
                  falling=item.get("direction", "rising") == "falling", needs_layers=int(item.get("needs_layers", 0)),
                  source=item.get("source", THE_PAPER), central=item.get("central", ""),
-                 grammars=tuple(item.get("grammars", ("",))))
+                 basis=item.get("basis", "reading"), is_check=bool(item.get("check")),
+                 at_paper=" ".join(item.get("at_paper", "").split()), grammars=tuple(item.get("grammars", ("",))))
 
 
 # ---- the numbers a claim speaks of -----------------------------------------------------------------------------------
@@ -176,12 +215,24 @@ def bindings(claim: Claim, roles: Roles, grammar: str) -> list[dict[str, Any]]:
     return [dict(zip(lists, combination, strict=True)) for combination in itertools.product(*lists.values())]
 
 
+def _listed(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _plain(selector: Mapping[str, Any]) -> Selector:
+    return {key: value for key, value in selector.items() if key not in EXTRA}
+
+
 def chosen(selector: Mapping[str, Any], numbers: Numbers, binding: Mapping[str, Any]) -> list[Metric]:
-    """The numbers of one selector; `pick` makes one of them, or one for each value of the dimension `by`."""
-    plain: Selector = {key: value for key, value in selector.items() if key not in ("pick", "by")}
-    found = numbers.select(plain, binding)
-    if not found:
-        raise Missing(f"{selector['table']} has no number that the claim asks for ({dict(plain)})")
+    """The numbers of one selector; a baseline stays that of the trained model when a control takes its place."""
+    source = numbers.origin if selector.get("baseline") else numbers
+    if not (found := source.select(_plain(selector), binding)):
+        raise Missing(f"{selector['table']} has no number that the claim asks for ({dict(_plain(selector))})")
+    return found
+
+
+def combined(selector: Mapping[str, Any], found: list[Metric]) -> list[Metric]:
+    """What `pick` makes of the numbers of a selector: one, or one for each value of the dimension `by`."""
     if "pick" not in selector:
         return found
     groups: dict[Any, list[Metric]] = {}
@@ -210,50 +261,79 @@ class Comparison:
     """One comparison of a claim: a value (a number, a difference, a correlation) against its bound."""
 
     value: float
-    bound: float
-    is_upper: bool  # the value must not exceed the bound; else it must reach it
+    slack: float  # how much room is left
     measured: str
     expected: str
     where: str
 
-    @property
-    def slack(self) -> float:
-        """How much room is left; it holds where this is not negative, which NaN is not."""
-        return self.bound - self.value if self.is_upper else self.value - self.bound
-
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Whether a claim holds in one run, with the comparison nearest to failing; `why` where there is none."""
+    """What comes of a claim in one run, with the comparison nearest to failing; `why` where that needs a word."""
 
     outcome: str
     worst: Comparison | None = None
     n_compared: int = 0
     n_failed: int = 0
     why: str = ""
+    keys: frozenset[Key] = frozenset()  # the numbers it rests on
 
 
 def evaluate(claim: Claim, numbers: Numbers, grammar: str = "") -> Evaluation:
-    """Evaluate a claim over all its variables, on one of its grammars."""
+    """What a run says of a claim on one of its grammars.
+
+    A relation that holds shows nothing where nothing was parsed.  If it is about trained models, it is evaluated again
+    with each control in their place, and shows something only if every control that was measured fails it.  Where no
+    control can take the place of a role, because the claim compares sizes that have none, it stands without them.
+    """
+    found = compare(claim, numbers, grammar)
+    if found.outcome != HOLDS or claim.is_check:
+        return found
+    if any(numbers.is_empty(numbers.by_key[key]) for key in found.keys if key in numbers.by_key):
+        return replace(found, outcome=VACUOUS, why="most sentences behind one of its numbers could not be parsed")
+    controls = {name: compare(claim, control, grammar).outcome for name, control in numbers.controls.items()
+                if all(control.roles.named()[role] for role in claim.roles)}
+    if not claim.roles or (numbers.controls and not controls):
+        return found
+    if also := [name for name, outcome in controls.items() if outcome == HOLDS]:
+        return replace(found, outcome=UNTRAINED, why=f"it holds for the control {' and '.join(also)} too")
+    if FAILS in controls.values() or INAPPLICABLE in controls.values():
+        return found
+    return replace(found, outcome=UNCONTROLLED, why="no control was measured")
+
+
+def compare(claim: Claim, numbers: Numbers, grammar: str = "", *, partial: bool = False) -> Evaluation:
+    """Whether the relation of a claim holds between some numbers, over all its variables.
+
+    partial: leave out what the numbers do not have, as long as something is left; for those that the paper prints.
+    """
     comparisons: list[Comparison] = []
+    keys: set[Key] = set()
+    absent: Missing | Inapplicable | None = None
     try:
-        inapplicable = None
         for binding in bindings(claim, numbers.roles, grammar):
             try:
-                groups = {name: [m for selector in selectors for m in chosen(selector, numbers, binding)]
-                          for name, selectors in claim.selectors.items()}
+                found = {name: [(selector, chosen(selector, numbers, binding)) for selector in selectors]
+                         for name, selectors in claim.selectors.items()}
+                groups = {name: [m for selector, some in parts for m in combined(selector, some)]
+                          for name, parts in found.items()}
                 comparisons += CHECKS[claim.kind](claim, groups)
+                keys.update(m.key for parts in found.values() for _, some in parts for m in some)
             except Inapplicable as reason:  # of this model; others may be there
-                inapplicable = reason
-        if inapplicable is not None and not comparisons:
-            raise inapplicable
+                absent = reason
+            except Missing as reason:
+                if not partial:
+                    raise
+                absent = reason
+        if absent is not None and not comparisons:
+            raise absent
     except Missing as missing:
         return Evaluation(MISSING, why=str(missing))
     except Inapplicable as reason:
         return Evaluation(INAPPLICABLE, why=str(reason))
     worst = min(comparisons, key=lambda c: -math.inf if math.isnan(c.slack) else c.slack)
     n_failed = sum(not c.slack >= 0 for c in comparisons)
-    return Evaluation(FAILS if n_failed else HOLDS, worst, len(comparisons), n_failed)
+    return Evaluation(FAILS if n_failed else HOLDS, worst, len(comparisons), n_failed, keys=frozenset(keys))
 
 
 Groups = Mapping[str, Sequence[Metric]]  # name of the selector -> the numbers it found
@@ -281,17 +361,19 @@ def _told_apart(metric: Metric, bound: float) -> str:
 
 
 def _bound(claim: Claim, groups: Groups) -> list[Comparison]:
-    is_upper = claim.kind == "at_most"
-    wanted = f"{'at most' if is_upper else 'at least'} {claim.number:g}"
-    return [Comparison(m.value, claim.number, is_upper, _told_apart(m, claim.number), wanted, _where(m))
-            for m in groups["cells"]]
+    wanted = f"{'at most' if claim.kind in UPPER else 'at least'} {claim.number:g}"
+    return [_compared(claim, m.value, _told_apart(m, claim.number), wanted, m) for m in groups["cells"]]
+
+
+def _compared(claim: Claim, value: float, measured: str, wanted: str, *metrics: Metric) -> Comparison:
+    return Comparison(value, claim.margin(value), measured, wanted, _where(*metrics))
 
 
 def _below(claim: Claim, groups: Groups) -> list[Comparison]:
     margin = claim.number
     wanted = "higher" if margin == STRICT else "not lower" if margin == 0 else \
         f"higher by {margin:g} or more" if margin > 0 else f"lower by at most {-margin:g}"
-    return [Comparison(up.value - low.value, margin, False, _order(low, up), f"the second {wanted}", _where(low, up))
+    return [_compared(claim, up.value - low.value, _order(low, up), f"the second {wanted}", low, up)
             for low, up in itertools.product(groups["lower"], groups["upper"])]
 
 
@@ -301,8 +383,8 @@ def _order(a: Metric, b: Metric) -> str:
 
 
 def _within(claim: Claim, groups: Groups) -> list[Comparison]:
-    return [Comparison(abs(b.value - a.value), claim.number, True, _order(a, b), f"at most {claim.number:g} apart",
-                       _where(a, b)) for a, b in itertools.product(groups["first"], groups["second"])]
+    return [_compared(claim, abs(b.value - a.value), _order(a, b), f"at most {claim.number:g} apart", a, b)
+            for a, b in itertools.product(groups["first"], groups["second"])]
 
 
 def _monotone(claim: Claim, groups: Groups) -> list[Comparison]:
@@ -314,7 +396,7 @@ def _monotone(claim: Claim, groups: Groups) -> list[Comparison]:
     worst = math.nan if any(math.isnan(step) for step in steps) else min(steps)
     order = "falling" if claim.falling else "rising"
     allowed = f", steps back of {claim.number:g} allowed" if claim.number > STRICT else ""
-    return [Comparison(worst, -claim.number, False, ", ".join(map(_text, chain)), order + allowed, _where(*chain))]
+    return [_compared(claim, worst, ", ".join(map(_text, chain)), order + allowed, *chain)]
 
 
 def _spread(claim: Claim, groups: Groups) -> list[Comparison]:
@@ -323,20 +405,31 @@ def _spread(claim: Claim, groups: Groups) -> list[Comparison]:
         raise Inapplicable("this profile has one number where the claim compares several")
     numbers = np.array([m.value for m in found])
     percent = 100 * float(numbers.max() - numbers.min()) / float(numbers.min())
-    return [Comparison(percent, claim.number, True, f"{numbers.min():.4g} to {numbers.max():.4g}, {percent:.1f}% apart",
-                       f"within {claim.number:g}%", _where(*found))]
+    return [_compared(claim, percent, f"{numbers.min():.4g} to {numbers.max():.4g}, {percent:.1f}% apart",
+                      f"within {claim.number:g}%", *found)]
 
 
 def _trend(claim: Claim, groups: Groups) -> list[Comparison]:
     chain = groups["cells"]
-    if len(chain) < 2:
-        raise Inapplicable("a trend needs at least two numbers")
+    if len(chain) < LEAST_POINTS:
+        raise Inapplicable(f"{len(chain)} numbers show no trend, {LEAST_POINTS} are needed")
     numbers = np.array([m.value for m in chain])
     ranks = rankdata(numbers) if not np.isnan(numbers).any() else numbers
     correlation = _correlation(ranks, np.arange(len(numbers), dtype=float))
-    return [Comparison(correlation, claim.number, False,
-                       f"{_text(chain[0])} to {_text(chain[-1])}, rank correlation {correlation:.2f}",
-                       f"at least {claim.number:g}", _where(*chain))]
+    return [_compared(claim, correlation,
+                      f"{_text(chain[0])} to {_text(chain[-1])}, rank correlation {correlation:.2f}",
+                      f"at least {claim.number:g}", *chain)]
+
+
+def _share(claim: Claim, groups: Groups) -> list[Comparison]:
+    """(part - start) / (whole - start); undefined without a gain."""
+    found = []
+    for start, part, whole in itertools.product(*(groups[name] for name in KINDS[claim.kind][0])):
+        gain = whole.value - start.value
+        share = (part.value - start.value) / gain if gain > 0 else math.nan
+        measured = f"{_text(part)} of {_text(start)} to {_text(whole)}, a share of {share:.2f}"
+        found.append(_compared(claim, share, measured, f"at least {claim.number:g}", start, part, whole))
+    return found
 
 
 def _alike(claim: Claim, groups: Groups) -> list[Comparison]:
@@ -344,8 +437,8 @@ def _alike(claim: Claim, groups: Groups) -> list[Comparison]:
     if len(first) != len(second):
         raise Missing(f"{len(first)} numbers stand against {len(second)}")
     correlation = _correlation(np.array([m.value for m in first]), np.array([m.value for m in second]))
-    return [Comparison(correlation, claim.number, False, f"correlation {correlation:.3f} of {len(first)} numbers",
-                       f"at least {claim.number:g}", _where(*first, *second))]
+    return [_compared(claim, correlation, f"correlation {correlation:.3f} of {len(first)} numbers",
+                      f"at least {claim.number:g}", *first, *second)]
 
 
 def _correlation(x: np.ndarray, y: np.ndarray) -> float:
@@ -356,4 +449,4 @@ def _correlation(x: np.ndarray, y: np.ndarray) -> float:
 
 CHECKS: dict[str, Callable[[Claim, Groups], list[Comparison]]] = {
     "at_most": _bound, "at_least": _bound, "below": _below, "within": _within, "monotone": _monotone,
-    "spread_within": _spread, "rising_trend": _trend, "alike": _alike}
+    "spread_within": _spread, "rising_trend": _trend, "share_of_gain": _share, "alike": _alike}

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pcfg_artifact.judge.claims import MISSING, Claim, Evaluation, evaluate
-from pcfg_artifact.judge.paper import Printed
-from pcfg_artifact.judge.recorded_runs import VARIES, Record, RecordedClaim
+from pcfg_artifact.judge.claims import HOLDS, MISSING, Claim, Evaluation, evaluate
+from pcfg_artifact.judge.paper import ABOVE, BELOW, MATCH, Printed
+from pcfg_artifact.judge.recorded_runs import Record, RecordedClaim
 from pcfg_artifact.metrics.schema import KEY, WHOLE_NUMBERS, Key, Metric, format_number, name_of
 from pcfg_artifact.metrics.selection import Missing, Numbers
 from pcfg_artifact.metrics.views import grouped, is_exact
@@ -247,21 +247,27 @@ def _compared(metrics: Sequence[Metric], measured: float, recorded: float, allow
 
 
 def judge_paper(run: Run, numbers: Numbers, paper: Sequence[Printed]) -> Iterator[Judgement]:
-    """The printed numbers, which apply to the paper profile on the paper's trees alone."""
+    """The printed numbers, which apply to the paper profile on the paper's trees alone.
+
+    Each has a prediction from before anyone had run it: to match, or to lie above or below by more than the tolerance.
+    Only what was not predicted disagrees.
+    """
     if why_not_paper(run, numbers):
         return
     for printed in paper:
-        if printed.tolerance is None:
+        if printed.tolerance is None or printed.bound:
             continue
-        expected, allowed = f"{printed.value:g}", f"± {printed.tolerance:.2g}"
+        expected, allowed = f"{printed.value:g} {printed.prediction}", f"± {printed.tolerance:.2g}"
         try:
             metric, = numbers.select(printed.dims)
         except Missing as missing:
             yield Judgement("paper", printed.name, Verdict.MISSING, str(missing), (), "", expected, allowed)
             continue
-        is_close = abs(metric.value - printed.value) <= printed.tolerance  # False for NaN
-        yield Judgement("paper", printed.name, Verdict.AGREES if is_close else Verdict.DIFFERS, printed.reason,
-                        (metric.key,), format_number(metric.value, metric.unit), expected, allowed)
+        off_by = metric.value - printed.value
+        found = MATCH if abs(off_by) <= printed.tolerance else ABOVE if off_by > 0 else BELOW if off_by < 0 else ""
+        reason = f"{found or 'undefined'}, predicted {printed.prediction} ({printed.basis}); {printed.reason}"
+        yield Judgement("paper", printed.name, Verdict.AGREES if found == printed.prediction else Verdict.DIFFERS,
+                        reason, (metric.key,), format_number(metric.value, metric.unit), expected, allowed)
 
 
 def why_not_paper(run: Run, numbers: Numbers) -> str:
@@ -279,11 +285,15 @@ def why_not_paper(run: Run, numbers: Numbers) -> str:
 
 
 def judge_claims(run: Run, numbers: Numbers, claims: Sequence[Claim], record: Record | None) -> Iterator[ClaimVerdict]:
+    is_paper = not why_not_paper(run, numbers)
     for claim in claims:
         for grammar in claim.grammars:
             evaluation = evaluate(claim, numbers, grammar)
             recorded = None if record is None else record.claims.get((claim.id, grammar))
-            yield ClaimVerdict(claim, grammar, evaluation, recorded, *_agrees(evaluation, recorded, run, record))
+            said, _, why = claim.at_paper.partition(": ") if is_paper else ("", "", "")
+            agrees = ((evaluation.outcome == HOLDS) == (said == HOLDS), f"predicted: {said}, because {why}") if said \
+                else _agrees(evaluation, recorded, run, record)
+            yield ClaimVerdict(claim, grammar, evaluation, recorded, *agrees)
 
 
 def _agrees(evaluation: Evaluation, recorded: RecordedClaim | None, run: Run,
@@ -292,10 +302,10 @@ def _agrees(evaluation: Evaluation, recorded: RecordedClaim | None, run: Run,
     if recorded is None:
         # Without a record nothing can disagree; with one, a claim that it lacks must not have become missing.
         return record is None or evaluation.outcome != MISSING, evaluation.why
+    if evaluation.outcome in recorded.outcomes.values():
+        return True, ""
     if evaluation.worst is None:
         return False, evaluation.why or "the recorded runs have the numbers of this claim"
-    if recorded.outcome in (VARIES, evaluation.outcome):
-        return True, ""
     if record is not None and len(record.seeds) < MINIMUM_SEEDS and run.seed not in record.seeds:
         return True, f"{len(record.seeds)} seeds are recorded, {MINIMUM_SEEDS} are needed to know how far a claim moves"
     values = [value for value in recorded.values.values() if math.isfinite(value)]

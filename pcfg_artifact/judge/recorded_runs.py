@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import csv
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+
+import numpy as np
+from scipy.stats import t as student_t
 
 from pcfg_artifact.errors import CorruptArtifact, StageError
 from pcfg_artifact.judge.claims import FAILS, HOLDS, Claim, evaluate
@@ -22,17 +26,28 @@ NOTE = re.compile(r"# (seed \d+: .*)")
 
 @dataclass(frozen=True)
 class RecordedClaim:
-    """How a claim came out at each recorded seed, the value nearest to failing, and why it fails where it does."""
+    """How a claim came out at each recorded seed, the value nearest to failing, and why it shows nothing if so."""
 
     outcomes: Mapping[int, str]
     values: Mapping[int, float]
     explanation: str = ""
+    is_moved: bool = True  # by the seed; where it is not, several seeds are one observation
 
     @property
     def outcome(self) -> str:
-        """`holds`, `fails`, or `varies` where the seeds disagree."""
-        found = set(self.outcomes.values())
-        return found.pop() if len(found) == 1 else VARIES
+        """What it is at every seed; where seeds disagree `varies` if it holds at some, else what is worst or first."""
+        found = list(self.outcomes.values())
+        if len(set(found)) == 1:
+            return found[0]
+        return VARIES if HOLDS in found else FAILS if FAILS in found else found[0]
+
+    def scatter(self, claim: Claim) -> tuple[float, float]:
+        """Mean margin over the seeds, and half of its 95% interval by Student's t; NaN of one seed."""
+        margins = [claim.margin(value) for value in self.values.values()]
+        if not self.is_moved or len(margins) < 2:
+            return float(np.mean(margins)), math.nan
+        half = float(student_t.ppf(0.975, len(margins) - 1) * np.std(margins, ddof=1) / math.sqrt(len(margins)))
+        return float(np.mean(margins)), half
 
 
 ClaimName = tuple[str, str]  # its id, and its grammar where it has several
@@ -84,15 +99,14 @@ def judge_claims(record: Record, claims: Sequence[Claim]) -> Record:
     found: dict[ClaimName, RecordedClaim] = {}
     for claim in claims:
         for grammar in claim.grammars:
-            outcomes: dict[int, str] = {}
-            values: dict[int, float] = {}
-            for seed, of_seed in numbers.items():
-                evaluation = evaluate(claim, of_seed, grammar)
-                if evaluation.worst is not None:
-                    outcomes[seed], values[seed] = evaluation.outcome, evaluation.worst.value
-            if outcomes:
-                before = record.claims.get((claim.id, grammar))
-                found[claim.id, grammar] = RecordedClaim(outcomes, values, before.explanation if before else "")
+            evaluations = {seed: evaluate(claim, of_seed, grammar) for seed, of_seed in numbers.items()}
+            values = {seed: one.worst.value for seed, one in evaluations.items() if one.worst is not None}
+            is_moved = any(len({values.get(key) for values in record.by_seed.values()}) > 1
+                           for one in evaluations.values() for key in one.keys)
+            before = record.claims.get((claim.id, grammar))
+            found[claim.id, grammar] = RecordedClaim(
+                {seed: one.outcome for seed, one in evaluations.items()}, values, before.explanation if before else "",
+                is_moved)
     return replace(record, claims=found)
 
 
@@ -113,13 +127,16 @@ def numbers_csv(record: Record) -> str:
 
 
 def claims_csv(record: Record) -> str:
-    """claims.csv: the outcome of every claim, where it fails, and the value nearest to failing at each seed."""
+    """claims.csv: the outcome of every claim, at each seed where they differ, and the value nearest to failing."""
     header = ["How each claim came out in the recorded runs; `explanation` is written by a person, and kept.",
-              "seed_N: the value nearest to failing; fails_at: the seeds at which the claim does not hold."]
-    rows = [[id_, grammar, claim.outcome, " ".join(str(s) for s, o in claim.outcomes.items() if o == FAILS),
-             *(_text(claim.values.get(seed), 6) for seed in record.seeds), claim.explanation]
-            for (id_, grammar), claim in record.claims.items()]
-    columns = ["claim", "grammar", "outcome", "fails_at", *(f"seed_{seed}" for seed in record.seeds), "explanation"]
+              "seed_N: the value nearest to failing; by_seed: the outcomes where they differ; moved: no where no seed "
+              "moves its numbers."]
+    rows = [[id_, grammar, claim.outcome, " ".join(of_seeds) if len(set(of_seeds)) > 1 else "",
+             "" if claim.is_moved else "no", *(_text(claim.values.get(seed), 6) for seed in record.seeds),
+             claim.explanation]
+            for (id_, grammar), claim in record.claims.items() if (of_seeds := list(claim.outcomes.values()))]
+    columns = ["claim", "grammar", "outcome", "by_seed", "moved", *(f"seed_{seed}" for seed in record.seeds),
+               "explanation"]
     return csv_text(columns, rows, header)
 
 
@@ -155,9 +172,9 @@ def parse_record(profile: str, numbers: str, claims: str = "") -> Record:
 
 
 def _claim(row: Mapping[str, str], columns: Mapping[int, str]) -> RecordedClaim:
-    failing = set(map(int, row["fails_at"].split()))
+    outcomes = row["by_seed"].split() or [row["outcome"]] * len(columns)
     values = {seed: float(row[column]) for seed, column in columns.items() if row[column]}
-    return RecordedClaim({seed: FAILS if seed in failing else HOLDS for seed in values}, values, row["explanation"])
+    return RecordedClaim(dict(zip(columns, outcomes, strict=True)), values, row["explanation"], row["moved"] != "no")
 
 
 def _rows(text: str) -> list[dict[str, str]]:

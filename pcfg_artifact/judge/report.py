@@ -13,7 +13,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from pcfg_artifact.judge import summary
-from pcfg_artifact.judge.claims import STRICT, Comparison
+from pcfg_artifact.judge.claims import STRICT, UPPER, Claim, Comparison
 from pcfg_artifact.judge.drawing import Drawing
 from pcfg_artifact.judge.judge import FAILING, ClaimVerdict, Verdict, Verdicts
 from pcfg_artifact.judge.tables import Entry, Table
@@ -25,10 +25,8 @@ MAXIMUM_DEVIATIONS = 100
 WIDTH, HEIGHT, MARGIN, LINE = 200, 40, 12, 16  # of a sparkline, pixels; LINE: the height of the axis
 LOGARITHMIC = 1e3  # values that lie so many times apart are drawn on a logarithmic axis
 
-# Claims as the page shows them: after those that are not as recorded, what is shown, what is not, what cannot be seen.
-ORDER = (summary.SHOWN, summary.DEPENDS, summary.NOT_SHOWN, summary.NOT_TESTABLE, summary.NOT_MEASURED,
-         summary.NO_MODEL)
-TONES = {summary.SHOWN: "good", summary.NOT_SHOWN: "open", summary.DEPENDS: "open"}  # red is for what changed
+TONES = {summary.SHOWN: "good", summary.PASSED: "good", summary.NOT_MEASURED: "none", summary.NOT_TESTABLE: "none",
+         summary.NO_MODEL: "none"}  # others: open; red is for what changed
 
 # What the section on reading from left to right shows, which is not the paper's: tables, then figures.
 READING_TABLES = ("next_words", "incremental", "settled")
@@ -50,7 +48,7 @@ class ShownClaim:
 
     @property
     def tone(self) -> str:
-        return TONES.get(self.status, "none")
+        return TONES.get(self.status, "open")
 
     @property
     def figures(self) -> str:
@@ -65,6 +63,10 @@ class ShownClaim:
     @property
     def is_central_and_not_shown(self) -> bool:
         return bool(self.found.claim.central) and self.status not in (summary.SHOWN, summary.NO_MODEL)
+
+    @property
+    def group(self) -> str:
+        return self.found.claim.group
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,8 @@ def render(page: Page) -> str:
 
 
 def shown_claims(page: Page) -> list[ShownClaim]:
-    """Every claim, those first that did not come out as recorded; each with the first place that shows its table."""
+    """Every claim by group, first those that did not come out as recorded, then those that show nothing; each with the
+    first place that shows its table."""
     places: dict[str, str] = {}
     for table in page.tables:
         for entry in table.entries.values():
@@ -115,27 +118,28 @@ def shown_claims(page: Page) -> list[ShownClaim]:
                 places.setdefault(name, f"figure-{view.figure}")
     claims = [ShownClaim(found, summary.status(found, page.verdicts.run.profile), _picture(found),
                          places.get(found.claim.table, "")) for found in page.verdicts.claims]
-    return sorted(claims, key=lambda claim: (claim.found.agrees, ORDER.index(claim.status)))
+    return sorted(claims, key=lambda claim: (
+        summary.GROUPS.index(claim.group), claim.found.agrees, summary.ORDER.index(claim.status)))
 
 
 def _picture(found: ClaimVerdict) -> dict[str, Any]:
     recorded = [] if found.recorded is None else list(found.recorded.values.values())
-    return {} if found.evaluation.worst is None else sparkline(found.evaluation.worst, recorded)
+    return {} if found.evaluation.worst is None else sparkline(found.claim, found.evaluation.worst, recorded)
 
 
-def sparkline(now: Comparison, recorded: Sequence[float]) -> dict[str, Any]:
+def sparkline(claim: Claim, now: Comparison, recorded: Sequence[float]) -> dict[str, Any]:
     """A claim in one small picture: this run's value against its bound, recorded seeds as dots; all in pixels.
 
     Empty where there is no finite value.  A macro of report.html draws it.
     """
     if not math.isfinite(now.value):
         return {}
-    place = _axis([now.value, now.bound, *filter(math.isfinite, recorded)])
-    bound, low, high = place(now.bound), MARGIN / 2, WIDTH - MARGIN / 2
+    place = _axis([now.value, claim.bound, *filter(math.isfinite, recorded)])
+    bound, low, high = place(claim.bound), MARGIN / 2, WIDTH - MARGIN / 2
     return {"width": WIDTH, "height": HEIGHT, "line": LINE, "margin": low, "bound": bound, "now": place(now.value),
             "seeds": [place(value) for value in recorded if math.isfinite(value)],
-            "side": (low, bound) if now.is_upper else (bound, high), "tone": "good" if now.slack >= 0 else "bad",
-            "shown": 0 if abs(now.bound) <= STRICT else now.bound}
+            "side": (low, bound) if claim.kind in UPPER else (bound, high), "tone": "good" if now.slack >= 0 else "bad",
+            "shown": 0 if abs(claim.bound) <= STRICT else claim.bound}
 
 
 def _axis(values: Sequence[float]) -> Callable[[float], float]:

@@ -1,13 +1,17 @@
-"""docs/RESULTS.md: the claims and the paper's tables, with what every recorded profile gave."""
+"""docs/RESULTS.md: what is not shown, the central findings, all claims, and the paper's tables, by recorded profile."""
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Sequence
 
-from pcfg_artifact.judge.claims import HOLDS, Claim
-from pcfg_artifact.judge.paper import Printed
+import pandas as pd
+
+from pcfg_artifact.judge.claims import FAILS, HOLDS, MISSING, OF_PAPER, Claim, compare
+from pcfg_artifact.judge.paper import ABOVE, BELOW, MATCH, Printed, as_numbers
 from pcfg_artifact.judge.recorded_runs import Record, RecordedClaim
-from pcfg_artifact.judge.summary import NO_MODEL, ORDER, status_of
+from pcfg_artifact.judge.summary import GROUPS, NO_MODEL, NOT_TESTABLE, ORDER, PASSED, SHOWN, status_of, tally
 from pcfg_artifact.judge.tables import lay_out, to_frame
 from pcfg_artifact.metrics.selection import Numbers
 from pcfg_artifact.metrics.views import load_views
@@ -15,40 +19,59 @@ from pcfg_artifact.metrics.views import load_views
 HEAD = """# Results
 
 Written by `./run_all.sh record` from the recorded runs in `expected_results/`; do not edit.
-[dev/judging.md](dev/judging.md) says how a run is judged by them, [DEVIATIONS.md](DEVIATIONS.md) how this reproduction
-differs from the paper.
+[dev/judging.md](dev/judging.md) says how a run is judged by them and where the number of each relation is from,
+[DEVIATIONS.md](DEVIATIONS.md) how this reproduction differs from the paper, [VALIDITY.md](VALIDITY.md) what threatens
+its conclusions.
 
 """
+NOT_SHOWN_HEAD = """## What is not shown
+
+Findings of the paper that some recorded profile was asked for and does not show, those of the abstract and conclusion
+first. A finding about trained models is *shown* only if the same model fails it before training, and after training on
+text without syntax; else it *also holds without training*. *Vacuous*: it holds because most sentences were not parsed."""
+CENTRAL_HEAD = """## Central findings
+
+What the paper's abstract and conclusion name. Nobody has run the profile `paper`: its column is a prediction."""
+PREDICTED_HEAD = """## The paper's numbers, predicted
+
+What a run of the profile `paper` on the Penn Treebank will find of every number that the paper prints: within the
+tolerance, above, or below. Said before anyone has run it, with the figures it rests on, in `expected_results/paper/`;
+only what comes out otherwise makes that run end with exit code 1."""
+TABLES_HEAD = """## Tables of the paper
+
+Means over the recorded seeds; *(paper)* is the number that the paper prints for its model in the same role, and
+*(difference)* ours less the paper's. Another treebank and smaller models give other numbers: the paper's are for
+orientation."""
+NOTHING_ASKED = (SHOWN, PASSED, NO_MODEL, NOT_TESTABLE)
+
+
 def results_page(records: Sequence[Record], paper: Sequence[Printed], claims: Sequence[Claim]) -> str:
-    """Central claims, all other claims, those that fail first, and every table of the paper, for each profile."""
-    profiles = [f"* `{record.profile}`: {len(record.seeds)} seeds, {record.notes[0].partition(';')[0]}"
-                for record in records]
-    central = [claim for claim in claims if claim.central]
-    others = {"Other claims of the paper": [claim for claim in claims if claim.is_paper and not claim.central],
-              "Claims of this project": [claim for claim in claims if not claim.is_paper]}
-    parts = [HEAD + "Recorded profiles:\n\n" + "\n".join(profiles), "## Central claims",
-             "What the paper's abstract, introduction and conclusion rest on.", *_claims(central, records)]
-    for title, some in others.items():
-        parts += [f"## {title}", counts(some, records), *_claims(some, records)]
-    return "\n\n".join([*parts, "## Tables of the paper", TABLES_HEAD, *_tables(records, paper)]) + "\n"
-
-
-TABLES_HEAD = """Means over the recorded seeds; *(paper)* is the number that the paper prints for its model in the same
-role, and *(difference)* ours less the paper's. Another treebank and smaller models give other numbers: the paper's are
-for orientation."""
+    """What is not shown, central findings, all other claims by group, predictions, and every table of the paper."""
+    profiles = "\n".join(f"* `{record.profile}`: {len(record.seeds)} seeds, {record.notes[0].partition(';')[0]}"
+                         for record in records)
+    printed = as_numbers(paper)
+    ranked = sorted(claims, key=lambda claim: (not claim.central, min(
+        (ORDER.index(status(claim, record)) for record in records), default=0)))
+    missed = [claim for claim in ranked if claim.group == OF_PAPER and any(
+        status(claim, record) not in NOTHING_ASKED for record in records)]
+    parts = [HEAD + "Recorded profiles:\n\n" + profiles, NOT_SHOWN_HEAD, counts(claims, records),
+             *(_claim(claim, records, printed) for claim in missed), CENTRAL_HEAD, _central(claims, records)]
+    for group in GROUPS:
+        title = "other findings of the paper" if group == OF_PAPER else group
+        parts += [f"## {title.capitalize()}", *(_claim(claim, records, printed) for claim in ranked
+                                                if claim.group == group and claim not in missed)]
+    return "\n\n".join([*parts, PREDICTED_HEAD, _predicted(paper), TABLES_HEAD, *_tables(records, paper)]) + "\n"
 
 
 # ---- claims ----------------------------------------------------------------------------------------------------------
 
 
 def counts(claims: Sequence[Claim], records: Sequence[Record]) -> str:
-    """How many claims have which outcome, by profile; a claim counts once, whatever its grammars."""
-    lines = []
-    for record in records:
-        found = [status(claim, record) for claim in claims]
-        parts = [f"{found.count(kind)} {kind}" for kind in reversed(ORDER) if found.count(kind)]
-        lines.append(f"* `{record.profile}`, of {len(claims)}: {', '.join(parts)}")
-    return "\n".join(lines)
+    """How many claims of each group have which status, by profile; a claim counts once, whatever its grammars."""
+    return "\n".join(
+        f"* `{record.profile}`, {len(some)} {group}: {tally(status(claim, record) for claim in some)}"
+        for group in GROUPS for record in records
+        if (some := [claim for claim in claims if claim.group == group]))
 
 
 def status(claim: Claim, record: Record) -> str:
@@ -58,35 +81,64 @@ def status(claim: Claim, record: Record) -> str:
     return min(found, default=NO_MODEL, key=ORDER.index)
 
 
-def _claims(claims: Sequence[Claim], records: Sequence[Record]) -> list[str]:
-    """A paragraph a claim, those that fail in some profile first."""
-    def rank(claim: Claim) -> int:
-        return min(ORDER.index(status(claim, record)) for record in records)
+def _central(claims: Sequence[Claim], records: Sequence[Record]) -> str:
+    rows = []
+    for claim in (claim for claim in claims if claim.central):
+        said, _, why = claim.at_paper.partition(": ")
+        predicted = f"{'shown' if said == HOLDS else 'not shown'}: {why}"
+        rows.append({"finding": claim.claim, "where": claim.central,
+                     **{f"`{record.profile}`": status(claim, record) for record in records},
+                     "`paper`, predicted": predicted})
+    return pd.DataFrame(rows).to_markdown(index=False, disable_numparse=True)
 
-    return [_claim(claim, records) for claim in sorted(claims, key=rank)]
 
-
-def _claim(claim: Claim, records: Sequence[Record]) -> str:
+def _claim(claim: Claim, records: Sequence[Record], printed: Numbers) -> str:
+    """The claim, its relation with the number that the paper itself has, and what every recorded profile gave."""
     place = f"{claim.place}; {claim.central}" if claim.central else claim.place
-    lines = [f"**{claim.claim}** ({place}). {claim.says} As a relation: {claim.relation}."]
+    lines = [f"**{claim.claim}** ({place}). {claim.says} As a relation: {claim.relation} ({claim.basis}: "
+             f"{claim.reason}). {of_paper(claim, printed)}".rstrip()]
     for record in records:
         for grammar in claim.grammars:
             if recorded := record.claims.get((claim.id, grammar)):
                 where = " ".join(filter(None, (record.profile, grammar)))
-                lines.append(f"* {where}: {status_of(claim, recorded.outcome, record.profile)}, {_values(recorded)}. "
-                             f"{recorded.explanation}".rstrip())
+                found = [status_of(claim, recorded.outcome, record.profile), *_values(claim, recorded)]
+                lines.append(f"* {where}: {', '.join(found)}. {recorded.explanation}".rstrip())
     return "\n".join(lines)
 
 
-def _values(recorded: RecordedClaim) -> str:
-    """The values nearest to failing over the seeds, and at how many it holds."""
-    values, n = list(recorded.values.values()), len(recorded.values)
-    low, high = f"{min(values):.3g}", f"{max(values):.3g}"
-    held = sum(outcome == HOLDS for outcome in recorded.outcomes.values())
-    return f"{low if low == high else f'{low} to {high}'} at {n} seeds, holds at {held}"
+def of_paper(claim: Claim, printed: Numbers) -> str:
+    """The paper's own number for a relation that it claims."""
+    if not claim.is_paper:
+        return ""
+    worst = compare(claim, printed, claim.grammars[0], partial=True).worst
+    return "The paper prints no number for it." if worst is None else \
+        f"The paper's own number: {worst.value:.3g} ({worst.measured})."
 
 
-# ---- tables ----------------------------------------------------------------------------------------------------------
+def _values(claim: Claim, recorded: RecordedClaim) -> list[str]:
+    """At how many seeds it holds, and the mean margin with its interval, or that no seed moves it."""
+    if not recorded.values:
+        return []
+    mean, half = recorded.scatter(claim)
+    if not recorded.is_moved or half == 0:
+        return [f"the same at every seed, margin {mean:.3g}"]
+    outcomes = list(recorded.outcomes.values())
+    held, shown = sum(outcome not in (FAILS, MISSING) for outcome in outcomes), outcomes.count(HOLDS)
+    interval = "" if math.isnan(half) else f" ± {half:.2g}"
+    return [f"holds at {held} of {len(outcomes)} seeds", *([f"shown at {shown}"] if 0 < shown < held else []),
+            f"margin {mean:.3g}{interval}",
+            *(["within the scatter of seeds"] if abs(mean) < half else [])]
+
+
+# ---- the paper's numbers ---------------------------------------------------------------------------------------------
+
+
+def _predicted(paper: Sequence[Printed]) -> str:
+    numbers = [one for one in paper if one.prediction]
+    found = Counter((one.item, one.prediction) for one in numbers)
+    rows = [{"item": item, **{kind: found[item, kind] for kind in (MATCH, ABOVE, BELOW)}}
+            for item in sorted({one.item for one in numbers})]
+    return pd.DataFrame(rows).to_markdown(index=False, disable_numparse=True)
 
 
 def _tables(records: Sequence[Record], paper: Sequence[Printed]) -> list[str]:

@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from pcfg_artifact.judge.claims import FAILS, HOLDS, MISSING, Claim
+from pcfg_artifact.judge.claims import (
+    CHECK,
+    EVALUATED,
+    FAILS,
+    HOLDS,
+    MISSING,
+    OF_PAPER,
+    OF_PROJECT,
+    UNCONTROLLED,
+    UNTRAINED,
+    VACUOUS,
+    Claim,
+)
 from pcfg_artifact.judge.judge import ClaimVerdict, Verdict, Verdicts
 from pcfg_artifact.judge.recorded_runs import VARIES
 from pcfg_artifact.metrics.schema import KEY, csv_text
@@ -15,21 +27,35 @@ MAXIMUM_LINES = 39  # and one more, for the pipeline to say where the report is
 MAXIMUM_NUMBERS = 5
 WIDTH, NAME_WIDTH = 132, 64
 SHOWN, NOT_SHOWN, DEPENDS, NO_MODEL, NOT_TESTABLE, NOT_MEASURED = (
-    "shown", "not shown", "depends on the seed", "no such model", "not testable here", "not measured")
-ORDER = (NOT_MEASURED, NOT_SHOWN, DEPENDS, NOT_TESTABLE, SHOWN, NO_MODEL)
+    "shown", "not shown", "depends on the seed", "no such model", "not testable here", "not measured here")
+NOTHING_LEARNED, NO_CONTROL, NOTHING_PARSED = "also holds without training", "holds, no control", "vacuous"
+PASSED, NOT_PASSED = "passed", "not passed"  # of a sanity check, which shows nothing
+ORDER = (NOT_SHOWN, NOT_PASSED, NOTHING_PARSED, NOTHING_LEARNED, DEPENDS, NO_CONTROL, NOT_MEASURED, NOT_TESTABLE,
+         SHOWN, PASSED, NO_MODEL)
+GROUPS = (OF_PAPER, OF_PROJECT, CHECK)
 
 
 def status(found: ClaimVerdict, profile: str) -> str:
     """What a claim's outcome means to a reader: of the run alone, but for claims that are recorded to vary."""
-    varies = found.recorded is not None and found.recorded.outcome == VARIES and found.outcome in (HOLDS, FAILS)
+    varies = found.recorded is not None and found.recorded.outcome == VARIES and found.outcome in EVALUATED
     return status_of(found.claim, VARIES if varies else found.outcome, profile)
 
 
 def status_of(claim: Claim, outcome: str, profile: str) -> str:
     """The same of an outcome of one run or of several."""
-    if claim.scale == "paper" and profile != "paper" and outcome in (HOLDS, FAILS, VARIES):
+    if claim.scale == "paper" and profile != "paper" and outcome in (*EVALUATED, VARIES):
         return NOT_TESTABLE
-    return {HOLDS: SHOWN, FAILS: NOT_SHOWN, VARIES: DEPENDS, MISSING: NOT_MEASURED}.get(outcome, NO_MODEL)
+    if claim.is_check and outcome in (HOLDS, FAILS):
+        return PASSED if outcome == HOLDS else NOT_PASSED
+    return {HOLDS: SHOWN, FAILS: NOT_SHOWN, VARIES: DEPENDS, MISSING: NOT_MEASURED, UNTRAINED: NOTHING_LEARNED,
+            UNCONTROLLED: NO_CONTROL, VACUOUS: NOTHING_PARSED}.get(outcome, NO_MODEL)
+
+
+def tally(statuses: Iterable[str]) -> str:
+    """How many of some claims have which status, what is shown first."""
+    found = Counter(statuses)
+    order = sorted(ORDER, key=lambda kind: kind not in (SHOWN, PASSED))
+    return ", ".join(f"{found[kind]} {kind}" for kind in order if found[kind])
 
 
 def name(found: ClaimVerdict) -> str:
@@ -76,28 +102,25 @@ def _counted(found: Counter[str], words: Mapping[str, str]) -> str:
 
 
 def findings(verdicts: Verdicts) -> str:
-    """What this run shows of the paper; claims of this project are counted apart."""
-    profile = verdicts.run.profile
+    """What this run shows: findings of the paper, findings of this project and sanity checks, each counted apart."""
     found = by_claim(verdicts).values()
-    of_paper = Counter(worst_status(one, profile) for one in found if one[0].claim.is_paper)
-    ours = Counter(worst_status(one, profile) for one in found if not one[0].claim.is_paper)
-    words = {SHOWN: "shown", NOT_SHOWN: "not shown", DEPENDS: "vary with the seed",
-             NOT_TESTABLE: "not testable at this scale", NO_MODEL: "about models that this profile does not train",
-             NOT_MEASURED: "not measured"}
-    parts = [f"{of_paper[kind]} {text}" for kind, text in words.items() if of_paper[kind]]
-    own = f" Of our own {sum(ours.values())} claims, {ours[SHOWN]} are shown." if ours else ""
-    return f"Of the paper's {sum(of_paper.values())} claims, {', '.join(parts)}.{own}"
+    parts = []
+    for group in GROUPS:
+        statuses = [worst_status(one, verdicts.run.profile) for one in found if one[0].claim.group == group]
+        if statuses:
+            parts.append(f"{len(statuses)} {group}: {tally(statuses)}.")
+    return " ".join(parts)
 
 
 def central(verdicts: Verdicts) -> str:
-    """One sentence on the claims that the paper's abstract, introduction and conclusion rest on."""
+    """One sentence on the findings that the paper's abstract and conclusion name."""
     found = [one for one in by_claim(verdicts).values() if one[0].claim.central]
     profile = verdicts.run.profile
     missing = [one[0].claim.claim for one in found if worst_status(one, profile) != SHOWN]
     if not found:
         return ""
-    return (f"{len(found) - len(missing)} of {len(found)} central claims shown"
-            + (f"; not, or not for every seed: {'; '.join(missing)}" if missing else "") + ".")
+    return (f"{len(found) - len(missing)} of {len(found)} central findings shown"
+            + (f"; not: {'; '.join(missing)}" if missing else "") + ".")
 
 
 # ---- on a terminal ---------------------------------------------------------------------------------------------------

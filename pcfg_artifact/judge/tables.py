@@ -60,7 +60,7 @@ class Table:
 
 def lay_out(numbers: Numbers, paper: Iterable[Printed], verdict_of: Mapping[Key, str]) -> list[Table]:
     """All tables that have a number, rows and columns in the paper's order first."""
-    printed = _measured(numbers, paper)
+    printed = _measured(numbers, (one for one in paper if not one.bound))
     tables = []
     for view, metrics in all_views(numbers):
         if view.figure:

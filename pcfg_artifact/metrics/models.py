@@ -102,9 +102,25 @@ class Roles:
         return tuple(sorted((m for m in self.models if self.layers(m) == self.layers(self.base)), key=self.heads))
 
     @property
+    def most_heads(self) -> str | None:
+        """The model of the base's layers with the most heads, where that is not the base."""
+        model = self.by_heads[-1] if self.base is not None else None
+        return None if model == self.base else model
+
+    @property
     def deeper(self) -> tuple[str, ...]:
         """Models with as many heads as the base that are not too small."""
         return tuple(model for model in self.by_layers if model not in self.small)
+
+    def among(self, models: Iterable[str]) -> Roles:
+        """The same roles, played by some of the models alone."""
+        left = set(models)
+
+        def one(model: str | None) -> str | None:
+            return model if model in left else None
+
+        return Roles(tuple(m for m in self.models if m in left), one(self.base), one(self.fewest_layers),
+                     one(self.fewest_heads), tuple(m for m in self.causal if m in left))
 
     def layers(self, model: str | None) -> int:
         return _known(model).layers
@@ -115,8 +131,8 @@ class Roles:
     def named(self) -> Mapping[str, tuple[str, ...]]:
         """Every role by the name that claims use, and the models that play it."""
         single = {name: (model,) if (model := getattr(self, name)) is not None else ()
-                  for name in ("base", "fewest_layers", "fewest_heads")}
-        several = ("models", "small", "others", "followed", "by_layers", "by_heads", "deeper", "causal")
+                  for name in ("base", "fewest_layers", "fewest_heads", "most_heads")}
+        several = ("models", "small", "others", "followed", "deeper", "causal")
         return {**single, **{name: getattr(self, name) for name in several}}
 
 

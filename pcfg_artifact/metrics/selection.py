@@ -6,9 +6,10 @@ A selector is a mapping from dimensions to what they must be.  A dimension that 
     [10, 20, 40]         one of these, in this order; each must be there
     all                  anything, blank or not
     {from: 1, to: 20}    whole numbers in this range
-    layer: best          the layer with the highest leading score of its table (LEADING); `last`; `middle`
-    model: base          whoever plays the role in this run (metrics/models.py); `{untrained: base}`; `{shuffled: base}`
-                         and `{bigram: base}`: trained on such text; `{masked: X}`: of the causal model's shape
+    layer: best          the layer with the highest leading score of its table (LEADING); `last`; `middle`; `used`: all
+                         layers whose attention is worth something (USED)
+    model: base          whoever plays the role in this run (metrics/models.py); its control `{untrained: base}`,
+                         `{shuffled: base}`, `{bigram: base}`; `{masked: X}`: the masked model of the causal one's shape
     $name                the value of a variable
     with: $name          a variable that is itself a mapping: its dimensions join the others
 """
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import product
 from typing import Any
@@ -27,6 +28,7 @@ import numpy as np
 from pcfg_artifact.errors import ConfigError
 from pcfg_artifact.metrics.models import (
     CONTROL_TEXTS,
+    UNTRAINED,
     Roles,
     masked_counterpart,
     middle_layer,
@@ -38,15 +40,20 @@ from pcfg_artifact.metrics.models import (
 from pcfg_artifact.metrics.schema import KEY, WHOLE_NUMBERS, Key, Metric, is_blank, mean_over_seeds, name_of
 
 Selector = Mapping[str, Any]
-ALL, BEST, LAST, MIDDLE = "all", "best", "last", "middle"
+ALL, BEST, LAST, MIDDLE, USED_LAYERS = "all", "best", "last", "middle", "used"
+# A layer's attention is used where making it uniform loses this many points of the way to the exact loss.
+USED = {"table": "layers_used", "group": "uniform attention", "metric": "share_lost"}
+LEAST_USE = 1.0
+CONTROLS = (UNTRAINED, *CONTROL_TEXTS)  # who may take a trained model's place, by the end of its name
+TWINS = {"masked": masked_counterpart, "untrained": untrained,
+         **{text: partial(trained_on, text=text) for text in CONTROL_TEXTS}}
+# Where the numbers of an algorithm stand that says how many sentences it could not parse.
+FAILURES = {"approximation": "approximation", "approximation_cost": "approximation", "ablation": "ablation"}
+MOSTLY = 0.5
 # The score by which a table's best layer is chosen; other scores are then taken at that layer.
 LEADING = {"parsing": {"metric": "sentence_f1", "convention": "PB"}, "incremental": {"metric": "explained"}}
 # Dimensions in which cases may differ and have best layers of their own.
 OF_A_CASE = ("table", "grammar", "model", "probe", "setting", "input", "width", "size", "group", "bin", "index")
-# What a selector may ask of a model's name: the model that is compared with it.
-TWINS: dict[str, Callable[[str], str]] = {
-    "untrained": untrained, "masked": masked_counterpart,
-    **{text: partial(trained_on, text=text) for text in CONTROL_TEXTS}}
 
 
 class Missing(Exception):
@@ -58,9 +65,12 @@ class Inapplicable(Exception):
 
 
 class Numbers:
-    """All numbers of a run, one a key: the mean over the seeds of its probes."""
+    """All numbers of a run, one a key: the mean over the seeds of its probes.
 
-    def __init__(self, metrics: Iterable[Metric]) -> None:
+    `origin`: the numbers of the run itself, where these are what it says of a control (see `controls`).
+    """
+
+    def __init__(self, metrics: Iterable[Metric], roles: Roles | None = None, origin: Numbers | None = None) -> None:
         self._measured = list(metrics)
         self.metrics = mean_over_seeds(self._measured)
         self.by_key = {metric.key: metric for metric in self.metrics}
@@ -68,8 +78,32 @@ class Numbers:
         for metric in self.metrics:
             self._by_measure[metric.table][metric.metric].append(metric)
         trained = [m.model for table in ("perplexity", "next_words") for m in self.of_table(table)]
-        self.roles: Roles = roles_of(trained)
-        self._models = {metric.model for metric in self.metrics}
+        self.roles: Roles = roles_of(trained) if roles is None else roles
+        self.origin = self if origin is None else origin
+
+    @cached_property
+    def controls(self) -> dict[str, Numbers]:
+        """Control -> the numbers with every trained model's replaced by those of its control, as if it were trained.
+
+        Models without this control leave, and so do the controls that this run does not have.
+        """
+        trained = {*self.roles.models, *self.roles.causal}
+        found = {}
+        for control in CONTROLS:
+            twins = {trained_on(model, control): model for model in trained}
+            there = {twins[m.model] for m in self.metrics if m.model in twins}
+            if there:
+                left = [m for m in self.metrics if m.model not in trained]
+                found[control] = Numbers([*left, *(m.at(model=twins[m.model]) for m in left if m.model in twins)],
+                                         self.roles.among(there), self)
+        return found
+
+    def is_empty(self, metric: Metric) -> bool:
+        """Whether a number says nothing, because most sentences behind it could not be parsed at all."""
+        table = FAILURES.get(metric.table)
+        return table is not None and any(
+            m.value > MOSTLY for m in self._by_measure[table]["failed"]
+            if (m.grammar, m.model, m.size) == (metric.grammar, metric.model, metric.size))
 
     def of_table(self, table: str) -> list[Metric]:
         return [metric for found in self._by_measure.get(table, {}).values() for metric in found]
@@ -106,8 +140,8 @@ class Numbers:
         if isinstance(value, Mapping):
             (relation, other), = value.items()
             models = [TWINS[relation](model) for model in _as_list(self._resolve(name, other, variables))]
-            trained = {"masked": self.roles.models, **dict.fromkeys(CONTROL_TEXTS, self._models)}.get(relation, models)
-            if absent := [model for model in models if model not in trained]:
+            there = self.roles.models if relation == "masked" else self._measured_models
+            if relation != "untrained" and (absent := [model for model in models if model not in there]):
                 raise Inapplicable(f"this profile trains no model {absent[0]}")
             return models if len(models) > 1 else models[0]
         return self._of_role(value)
@@ -132,6 +166,9 @@ class Numbers:
                     return False
             elif isinstance(wanted, Mapping):
                 if value is None or not wanted["from"] <= value <= wanted.get("to", math.inf):
+                    return False
+            elif name == "layer" and wanted == USED_LAYERS:
+                if value not in self._used_layers(metric.model):
                     return False
             elif name == "layer" and wanted in (BEST, LAST, MIDDLE):
                 if value is None or value != self.chosen_layer(metric, wanted):
@@ -158,6 +195,17 @@ class Numbers:
                     scores[_case(m)][m.layer] = m.value
         return {case: max(sorted(layers), key=lambda layer: math.inf if math.isnan(layers[layer]) else layers[layer])
                 for case, layers in scores.items()}
+
+    def _used_layers(self, model: str) -> list[int | None]:
+        lost = [m for m in self.of_table(USED["table"])
+                if m.model == model and all(getattr(m, name) == value for name, value in USED.items())]
+        if not lost:
+            raise Missing(f"{USED['table']} of {model} was not measured")
+        return [m.layer for m in lost if m.value >= LEAST_USE]
+
+    @cached_property
+    def _measured_models(self) -> set[str]:
+        return {m.model for m in self.metrics}
 
     @cached_property
     def _deepest(self) -> dict[tuple[str, str], int]:
@@ -202,7 +250,7 @@ def check(selector: Any) -> str | None:
         if name not in (*KEY, "with"):
             return f"{name!r} is no dimension; choose some of {', '.join(KEY)}"
         if name in WHOLE_NUMBERS:
-            words = (ALL, BEST, LAST, MIDDLE) if name == "layer" else (ALL,)
+            words = (ALL, BEST, LAST, MIDDLE, USED_LAYERS) if name == "layer" else (ALL,)
             for one in _as_list(value):
                 is_range = isinstance(one, Mapping) and set(one) <= {"from", "to"} and "from" in one
                 if not (is_range or isinstance(one, int) or one in words or str(one).startswith("$")):

@@ -13,7 +13,7 @@ import numpy as np
 
 from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.metrics.selection import ALL, BEST, LAST, Numbers
-from pcfg_artifact.probing.settings import EOS, TREEBANK
+from pcfg_artifact.probing.settings import EOS, NARY, TREEBANK
 from pcfg_artifact.system.random_streams import derive_seed
 
 TASK_OF = {"accuracy": "parsing", "pearson": "marginals"}  # measure of a control task -> table of the task's own scores
@@ -43,13 +43,16 @@ def pair_labels(sentences: Sequence[Sequence[str]], width: int, seed: int) -> np
 
 
 def control_metrics(control: Iterable[Metric], probed: Iterable[Metric]) -> Iterator[Metric]:
-    """Control tasks, and selectivity, which is the task's score of the same seed less the control task's."""
+    """Control tasks, and selectivity, which is the task's score of the same seed less the control task's; of trees it
+    is there for the labels of the n-ary tree too, where those were probed."""
     value = {(score.key, score.seed): score.value for score in probed}
     for score in control:
         if score.metric in TASK_OF:
             task = score.at(table=TASK_OF[score.metric], group="")
             yield score
             yield score.at(group="selectivity", value=value[task.key, task.seed] - score.value)
+            if (nary := value.get((task.at(group=NARY).key, task.seed))) is not None:
+                yield score.at(group="selectivity", bin=NARY, value=nary - score.value)
 
 
 def sensitivity_metrics(numbers: Numbers, model: str, probe: str) -> Iterator[Metric]:

@@ -35,6 +35,7 @@ SETTINGS = (SAMPLED, OUT_OF_DISTRIBUTION, TREEBANK)
 
 # What a probe of trees reads beside a word: the state of EOS, or those of the words next to it.
 EOS, ADJACENT = "EOS", "ADJ"
+NARY = "n-ary"  # labels of the treebank's own tree instead of the binarised one
 # The paper shows one probe where both would be too much: its linear one for trees, its 2-layer one for marginals.
 TREE_PROBE, MARGINAL_PROBE = "linear", "2-layer"
 WIDEST = 20  # words: F1 by span width goes up to here

@@ -20,7 +20,7 @@ from pcfg_artifact.probing.probe_scores import (
 )
 from pcfg_artifact.probing.probes import Probe
 from pcfg_artifact.probing.representations import adjacent_rows, eos_rows, span_rows
-from pcfg_artifact.probing.settings import ADJACENT, EOS
+from pcfg_artifact.probing.settings import ADJACENT, EOS, NARY
 
 ROWS = {EOS: eos_rows, ADJACENT: adjacent_rows}
 CONTROL = {"table": "control", "group": "control"}
@@ -62,7 +62,7 @@ def tree_task(rows: str) -> Task:
 
 def nary_tree_task(rows: str) -> Task:
     """The named alternative: relative depths of the treebank's own n-ary tree."""
-    return Task(f"{rows} n-ary", {"input": rows, "group": "n-ary"}, ROWS[rows], lambda corpus: corpus.nary_depths,
+    return Task(f"{rows} n-ary", {"input": rows, "group": NARY}, ROWS[rows], lambda corpus: corpus.nary_depths,
                 score_nary_trees)
 
 

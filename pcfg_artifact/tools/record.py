@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from pcfg_artifact.errors import UsageError
-from pcfg_artifact.judge.claims import HOLDS
+from pcfg_artifact.judge.claims import FAILS
 from pcfg_artifact.judge.judge import MINIMUM_SEEDS
-from pcfg_artifact.judge.recorded_runs import Record, add_seed, judge_claims, refuse_other
+from pcfg_artifact.judge.recorded_runs import VARIES, Record, add_seed, judge_claims, refuse_other
 from pcfg_artifact.judge.results_page import results_page
 from pcfg_artifact.run import config, pipeline
 from pcfg_artifact.run.expected import (
@@ -88,7 +88,7 @@ def next_seed(args: argparse.Namespace, record: Record | None) -> Record:
 
 def report(record: Record, folder: Path) -> None:
     """What is recorded now, and what is still to be done."""
-    failing = {name: claim for name, claim in record.claims.items() if claim.outcome != HOLDS}
+    failing = {name: claim for name, claim in record.claims.items() if claim.outcome in (FAILS, VARIES)}
     print(f"{len(record.seeds)} seeds, {len(record.units)} numbers and {len(record.claims)} claims, {len(failing)} of "
           f"them failing at some seed, written to {folder / record.profile}")
     for (id_, grammar), claim in failing.items():
