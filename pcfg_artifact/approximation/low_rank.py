@@ -14,7 +14,7 @@ from pcfg_artifact.errors import StageError, UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.parsing.leaves import Sentence, sentence_leaves
 
-MAX_RESCALINGS = 100  # each one brings the widest spans so far to the size of 1; one or two are usual at 60 words
+MAX_RESCALINGS = 100  # each brings the widest spans so far near 1; 60 words usually need one or two
 
 
 class Projections:
@@ -79,11 +79,11 @@ class LowRank:
         if length > self.inside_projections.max_width:
             raise UsageError(f"the sentence has {length} words, "
                              f"more than max_length {self.inside_projections.max_width}")
-        # Leaves divided by the word's unigram probability keep long spans near 1; what drifts away is scaled again.
+        # Leaves divided by the word's unigram probability keep long spans near 1; those that drift are scaled again.
         unigram = leaves @ self._share
         log2_scale = np.log2(unigram, out=np.zeros(length), where=unigram > 0)
-        # A projection can leave one width almost nothing while another keeps all: where no scale suits both, none may
-        # overflow, and what is smaller by hundreds of orders of magnitude becomes 0.
+        # A projection can remove nearly all of one width and nothing of another, so that no scale suits both.  Then
+        # none may overflow, and values smaller by hundreds of orders of magnitude become 0.
         may_be_small = False
         projections = self.inside_projections
         for _ in range(MAX_RESCALINGS):

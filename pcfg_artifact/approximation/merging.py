@@ -1,7 +1,7 @@
-"""Merged grammars: every symbol joins one of a few classes, so that none is lost and every sentence has probability.
+"""Merged grammars: every symbol joins one of a few classes, so that every sentence keeps some probability.
 
-Classes are chosen to lose as little as possible of what a symbol says about its neighbours.  With c counts in the
-training trees and A^ the class of A, a tree of classes that then names each symbol has the log likelihood
+Classes should keep as much as possible of what a symbol says about its neighbours.  With c the counts in the training
+trees and A^ the class of A, a tree of classes, each of which then emits its symbol, has the log likelihood
 
     J = sum over rules of c(A -> B C) log [c(A^ -> B^ C^) / c(A^)] + sum over nodes of c(A) log [c(A) / c(A^)],
 
@@ -19,7 +19,7 @@ from pcfg_artifact.errors import GrammarError, UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.grammar.unknown import UNKNOWN
 
-MAX_SWEEPS = 50  # far more than the exchange needs to come to rest (10 to 20 on treebank grammars)
+MAX_SWEEPS = 50  # treebank grammars converge in 10 to 20
 
 
 class Counts(NamedTuple):
@@ -191,7 +191,7 @@ def merge_symbols(grammar: PCFG, classes: np.ndarray, smoothing: float) -> PCFG:
 
 
 def _class_names(grammar: PCFG, classes: np.ndarray, counts: np.ndarray, n: int) -> tuple[str, ...]:
-    """Each class is called after its most frequent member."""
+    """Names of classes, each that of its most frequent member."""
     names = [""] * n
     for a in np.argsort(counts, kind="stable"):
         names[classes[a]] = grammar.nonterminals[a]

@@ -3,7 +3,7 @@
 Legend.  i < k < j fenceposts; A parent, B left child, C right child; p pre-terminal; n in-terminals are left.
 left[i, B, k] is alpha(B, i, k) and right[j, C, k] is alpha(C, k, j), so both children of a span are read along k.
 For every width >= 2 the vector alpha(., i, j) is replaced by W+ W alpha, and for widths 2 .. L-1 beta in the same way;
-then the sign rule acts (signs.py).  After a projection hardly an entry is 0, so nothing is pruned.
+then the sign rule applies (signs.py).  After a projection hardly an entry is 0, so nothing is pruned.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numba import njit
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.parsing.cpu_kernels.rule_index import grouped
 
-DRIFT = 256  # bits: a width whose largest value is further from 1 asks for another scale of the leaves
+DRIFT = 256  # bits: if the largest value of a width is further from 1, leaves need another scale
 
 
 class Group(NamedTuple):

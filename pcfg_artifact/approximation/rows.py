@@ -1,4 +1,4 @@
-"""The approximations that are measured, and what each is called."""
+"""The approximations that are measured, by name."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def low_rank(grammar: PCFG, learned: Learned, ranks: Sequence[int], n_pretermina
 
 
 def ablations(grammar: PCFG, learned: Learned, ranks: Sequence[int], n_preterminals: int, max_length: int) -> Rows:
-    """Other ways to learn W and to treat its signs; the first rows are what they are compared with."""
+    """Other methods to learn W and to treat signs, after the two rows that they are compared with."""
     marginals, inside, outside = (learned.exact[statistic] for statistic in STATISTICS)
     interminals = marginals.interminals
     _, preterminals = select_symbols(grammar, None, n_preterminals)
@@ -97,7 +97,7 @@ def ablations(grammar: PCFG, learned: Learned, ranks: Sequence[int], n_pretermin
             Row("signed", rank): replace(usual, sign_rule="signed"),
             Row("low_rank_leaves", rank): replace(usual, few_leaves=True),
         }
-        if learned.restricted.n_sentences:  # a grammar too small to derive anything teaches nothing
+        if learned.restricted.n_sentences:  # none if the restricted grammar derives no sentence
             rows[Row("restricted_W", rank)] = replace(few, transforms=learned.restricted.transforms(rank))
     return rows
 

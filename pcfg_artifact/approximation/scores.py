@@ -1,4 +1,4 @@
-"""What an approximation is worth: F1 of its trees, perplexity of its masked words, and how often it has no answer."""
+"""Scores of an approximation: F1 of its trees, perplexity of its masked words, and how often it has no answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pcfg_artifact.treebank.tree import Tree
 
 TABLE = "approximation"
 CONVENTIONS = ("PB", "KIM")
-SIGNS = {"perplexity": 1, "sentence_f1": -1, "corpus_f1": -1}  # of a cost: what is worse is more
+SIGNS = {"perplexity": 1, "sentence_f1": -1, "corpus_f1": -1}  # of a cost, which is positive where a score is worse
 
 
 class Trial:
@@ -32,7 +32,7 @@ class Trial:
         self.drawn = [[grammar.words[w] for w in sentence] for sentence in drawn]
 
     def scores(self, model: Approximation) -> list[Metric]:
-        """Every score; one that rests on nothing (no sentence parsed, no word defined) is left out."""
+        """Every score that has any data (a parsed sentence, a word with probability)."""
         parsed = parsing_scores(self.trees, model.span_scores(self.sentences, self.n_threads))
         predicted = one_mask_probabilities(model, self.drawn, self.n_threads)
         return [score for score in (*parsed, *prediction_scores(predicted, self._exact, self._unigram)) if score.n]
@@ -49,7 +49,7 @@ class Trial:
 def parsing_scores(trees: Sequence[Tree], span_scores: Iterable[np.ndarray]) -> list[Metric]:
     """F1 of Labelled-Recall trees against treebank trees of two or more words.
 
-    A sentence of which no span has a score is `failed`: its tree is right-branching; the group `parsed` leaves it out.
+    A sentence without any span score counts as `failed`.  Its tree is right-branching; the group `parsed` excludes it.
     """
     predicted, is_parsed = [], []
     for scores in span_scores:
@@ -67,9 +67,9 @@ def parsing_scores(trees: Sequence[Tree], span_scores: Iterable[np.ndarray]) -> 
 
 def one_mask_probabilities(model: Approximation, sentences: Sequence[Sentence], n_threads: int | None = None
                            ) -> np.ndarray:
-    """Probability of every word of every sentence, one after another, given all other words of its sentence.
+    """Probability of every word of every sentence given all other words of its sentence, in one array.
 
-    Pr[w] is proportional to the sum over A in P~ of Pr[A -> w] beta(A); 0 where the model has nothing to say.
+    Pr[w] is proportional to the sum over A in P~ of Pr[A -> w] beta(A); 0 where all of these are 0.
     """
     table = emissions(model.grammar)
     found = []
@@ -94,9 +94,8 @@ def unigram(grammar: PCFG) -> np.ndarray:
 
 
 def prediction_scores(probabilities: np.ndarray, exact: np.ndarray, unigram: np.ndarray) -> list[Metric]:
-    """1-mask perplexity: where the model gives the word no probability its unigram probability is used, and the share
-    of such words is `undefined`; also over the other words alone (the group `defined`), beside the exact algorithm on
-    just those."""
+    """1-mask perplexity, with the unigram probability of words to which the model gives none; the share of such words
+    (`undefined`); and the perplexity of the other words (group `defined`), also under the exact algorithm."""
     is_defined = probabilities > 0
     undefined = 1.0 - int(is_defined.sum()) / len(probabilities)
 

@@ -1,11 +1,11 @@
-"""Sign rules: what becomes of the negative entries that a projection W^T W puts into probabilities.
+"""Sign rules: where negative entries, which a projection W+ W can put into probabilities, are set to 0.
 
 An attention head applies ReLU to its key but not to its query, so the paper's low-rank transformer does not compute
-the projected recursion as it is written.  Three readings, each the same for the algorithm and for the transformer:
+the projected recursion as written.  There are three readings, for the algorithm and the transformer alike:
 
-    clip      negative entries are set to 0 as soon as they are stored (a ReLU feed-forward part)
-    literal   they are stored, and vanish only where a value is used as a key
-    signed    they are kept everywhere (every head twice, once for each sign of its key)
+    clip      negative entries become 0 when they are stored (a ReLU feed-forward part)
+    literal   they become 0 only where a value is used as a key
+    signed    they stay (every head twice, once for each sign of its key)
 """
 
 from __future__ import annotations

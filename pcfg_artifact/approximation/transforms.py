@@ -11,8 +11,7 @@ from pcfg_artifact.parsing.charts import Chart
 Transforms = dict[int, np.ndarray]  # width of the span -> W (k, n)
 
 STATISTICS = ("marginals", "inside", "outside")
-# Entries that are 0 up to rounding: left in, they would make impossible symbols possible.
-ROUNDING = 1e-12
+ROUNDING = 1e-12  # smaller entries are rounding errors, which would make impossible symbols possible
 
 
 class Correlations:
@@ -28,7 +27,7 @@ class Correlations:
         self._sums = np.zeros((max_width + 1, len(self.interminals), len(self.interminals)))
 
     def add(self, chart: Chart, statistic: str = "marginals") -> None:
-        """Add one sentence; one without probability says nothing and is left out."""
+        """Add one sentence, unless it has no probability."""
         if chart.log_prob == -np.inf:
             return
         if chart.length >= len(self._sums):
@@ -45,7 +44,7 @@ class Correlations:
         self.n_sentences += 1
 
     def transforms(self, rank: int) -> Transforms:
-        """W of every width that was seen: a basis of the leading `rank` eigenvectors of its X, or of all of fewer."""
+        """W of every width that occurred: a basis of the (at most) `rank` leading eigenvectors of its X."""
         self._check(rank)
         return {width: steady_basis(leading_eigenvectors(total, rank))
                 for width, total in enumerate(self._sums) if total.any()}
@@ -63,8 +62,8 @@ class Correlations:
 
 
 def transform_of_width(transforms: Transforms, width: int) -> np.ndarray:
-    """W (k, n in-terminals) for spans of `width` words: the one learned for it, else for the nearest smaller width,
-    else for the smallest there is."""
+    """W (k, n in-terminals) for spans of `width` words: that of the largest known width up to it, else of the smallest
+    known one."""
     if not transforms:
         raise UsageError("no transform W was given; learn them from marginals first")
     smaller = [known for known in transforms if known <= width]
@@ -72,17 +71,17 @@ def transform_of_width(transforms: Transforms, width: int) -> np.ndarray:
 
 
 def inverse_of(transform: np.ndarray) -> np.ndarray:
-    """W+ (n in-terminals, k), rounded to float64 whatever the precision of W: the algorithm and the transformer read
-    the same numbers, so that only the order of their sums can part them."""
+    """W+ (n in-terminals, k) in float64 whatever the precision of W, so that the algorithm and the transformer read the
+    same numbers and differ in the order of sums alone."""
     return np.linalg.pinv(transform.astype(np.float64))
 
 
 def span_vectors(chart: Chart, interminals: np.ndarray, statistic: str) -> np.ndarray:
-    """(L+1, L+1, n) vectors of the spans of width >= 2, those of one width on one scale (which X_s / |X_s| removes)."""
+    """(L+1, L+1, n) vectors of the spans of width >= 2, up to a factor for each width, which X_s / |X_s| removes."""
     starts, ends = chart.entry_bounds
-    place = np.full(chart.n_nonterminals, -1)
-    place[interminals] = np.arange(len(interminals))
-    column = place[chart.symbols]
+    index_of = np.full(chart.n_nonterminals, -1)
+    index_of[interminals] = np.arange(len(interminals))
+    column = index_of[chart.symbols]
     if statistic == "marginals":
         values = chart.entry_marginals
     elif statistic in STATISTICS:
@@ -105,11 +104,10 @@ def leading_eigenvectors(matrix: np.ndarray, rank: int) -> np.ndarray:
 
 
 def steady_basis(vectors: np.ndarray) -> np.ndarray:
-    """(k, n) rows that span the same space: k symbols stand for themselves, the others are mixtures of them.
+    """(k, n) rows that span the same space: k columns form the identity, the others are mixtures of them.
 
-    W+ W is the same for every basis, its rounding is not.  It has entries of 1e-9, which orthonormal eigenvectors sum
-    up from terms of about 1: nine digits are lost, and a span that rests on such entries alone keeps seven.  Here most
-    of them are entries of W+ itself.
+    W+ W is the same for every basis, but its rounding error is not.  Entries of 1e-9, as sums of products of
+    orthonormal eigenvectors of about 1, lose nine digits.  With this basis most of them are entries of W+ itself.
     """
     k = len(vectors)
     _, triangle, order = linalg.qr(vectors, mode="economic", pivoting=True)

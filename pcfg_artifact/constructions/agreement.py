@@ -23,9 +23,9 @@ def linear(chart: Chart) -> Charts:
 
 
 def algorithm_charts(model: ApproximateInsideOutside, sentence: Sentence) -> Charts:
-    """What the approximate algorithm computes with the model's symbols, transforms and sign rule.
+    """The charts of the approximate algorithm with the model's symbols, transforms and sign rule.
 
-    The leaves of pre-terminals that no rule of the model's in-terminals has are left out, as the model leaves them out.
+    The model has no leaves of pre-terminals that occur in none of its rules; here they are set to 0 as well.
     """
     grammar = model.grammar
     inside, outside = approximate_charts(grammar, sentence, model.interminals, model.preterminals, model.transforms,
@@ -35,11 +35,11 @@ def algorithm_charts(model: ApproximateInsideOutside, sentence: Sentence) -> Cha
 
 
 def recursion_charts(model: ApproximateInsideOutside, sentence: Sentence, charts: Charts) -> tuple[Charts, Charts]:
-    """Every span by the recursion from the spans that the model itself has in `charts`; and all before projection.
+    """One step of the recursion for every span, from the smaller spans in the model's own `charts`; and the same before
+    projection.
 
-    W+ W can cancel a vector down to rounding noise, which later spans amplify: two exact implementations then differ in
-    all digits, far from where either went wrong.  Step by step, each span has an error of its own, and a size to
-    compare it with.
+    W+ W can cancel a vector down to rounding noise, which larger spans amplify, so two correct implementations may
+    differ in all digits.  One step at a time, each span has an error of its own and a size to compare it with.
     """
     grammar, rule = restrict(model.grammar, model.interminals), rule_named(model.sign_rule)
     parent, left, right = grammar.binary.T
@@ -80,14 +80,14 @@ def _without_leaf(model: ApproximateInsideOutside) -> np.ndarray:
 
 
 def entry_errors(found: np.ndarray, expected: np.ndarray) -> np.ndarray:
-    """(L+1, L+1): largest |found - expected| / expected of each span; infinite where a zero is not exactly zero."""
+    """(L+1, L+1): largest |found - expected| / expected of each span; infinite where an expected 0 is not exactly 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         errors = np.abs(found - expected) / np.abs(expected)
     return np.where(found == expected, 0.0, errors).max(axis=-1)
 
 
 def span_errors(found: np.ndarray, expected: np.ndarray, before: np.ndarray | None = None) -> np.ndarray:
-    """(L+1, L+1): largest |found - expected| over the largest |expected| of each span, or |before| the projection."""
+    """(L+1, L+1): largest |found - expected| of each span over its largest |expected| or (projected) |before|."""
     error, size = np.abs(found - expected).max(axis=-1), np.abs(expected).max(axis=-1)
     if before is not None:
         size = np.maximum(size, np.abs(before).max(axis=-1))
@@ -140,6 +140,6 @@ class Agreement:
         return float(self.by_width[chart].max())
 
     def of_layer(self, layer: LayerWeights) -> float:
-        """The error of the spans that a layer computes, all of them final from that layer on."""
+        """The largest error of the spans that a layer computes."""
         kind, width = layer.computes
         return self.root if kind == "root" else float(self.by_width[kind][width])

@@ -1,4 +1,4 @@
-"""One sentence on its way through the layers: which cells of the chart each layer fills, and the parse at the end."""
+"""One sentence in a constructed transformer: the chart cells that each layer fills, and the parse at the end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pcfg_artifact.parsing.decoding import best_binary_tree
 def filled_cells(model: ConstructedTransformer, words: Sequence[str]) -> list[dict[str, Any]]:
     """For every layer: its index from 1, its phase, the width of its spans, and their cells [i, j, largest entry].
 
-    The root layer fills the whole sentence.  A layer for spans wider than the sentence fills no cell.
+    The root layer fills the cell of the whole sentence, a layer for wider spans none.
     """
     n, layers = len(words), []
     _, *steps = model.steps(words)

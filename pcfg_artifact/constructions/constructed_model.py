@@ -1,7 +1,7 @@
 """Constructed transformers as Hugging Face checkpoints: config.json, model.safetensors, and a card.
 
-The config rebuilds the construction; then every weight is taken from the safetensors file, so that a checkpoint is what
-was saved, not what another machine would compute.
+The config rebuilds the construction, and the safetensors file replaces every weight: another machine might compute
+other last digits.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ConstructedModel(PreTrainedModel):
     """A constructed transformer behind the interface of transformers; `transformer` is the construction itself.
 
     input_ids (batch, words) are word ids of the grammar, -1 for a word that it does not know; attention_mask is 0
-    behind the end of a sentence.  The stream has a token for the beginning (and, in Theorem 3.1, the end) as well.
+    behind the end of a sentence.  The states have rows for BOS (and, in Theorem 3.1, EOS) as well.
     """
 
     config_class = ConstructedConfig
@@ -99,7 +99,7 @@ class ConstructedModel(PreTrainedModel):
         folder = Path(save_directory)
         folder.mkdir(parents=True, exist_ok=True)
         self.config.save_pretrained(folder)
-        tensors = dict(self.named_buffers())  # what layers share is there once
+        tensors = dict(self.named_buffers())  # shared ones once
         for width, transform in (getattr(self.transformer, "transforms", None) or {}).items():
             tensors[f"{TRANSFORM}{width}"] = torch.from_numpy(np.ascontiguousarray(transform))
         save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, folder / WEIGHTS,

@@ -65,8 +65,8 @@ class DenseRelativeHeads(nn.Module):
             self.register_buffer(name, torch.from_numpy(array).to(dtype))
 
     def scores(self, e: torch.Tensor) -> torch.Tensor:
-        place = torch.arange(e.shape[1], device=e.device)
-        gate_ijk = self.gate[place[None, :] - place[:, None] + self.max_shift]
+        position = torch.arange(e.shape[1], device=e.device)
+        gate_ijk = self.gate[position[None, :] - position[:, None] + self.max_shift]
         keys_bijk = torch.relu((e @ self.key.T)[:, None] + gate_ijk)
         return torch.einsum("bijk,bhik->bhij", keys_bijk, torch.einsum("hkd,bid->bhik", self.query, e))
 

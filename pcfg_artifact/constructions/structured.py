@@ -1,9 +1,9 @@
 """The structured back-end: the same weights and the same residual stream, block by block, without the zeros.
 
 A layer of Theorem 3.2 at N = 1600 has matrices of 51 GB each, nearly all zero.  Two facts make it small.  A key block
-whose gate closes it for a shift t = j - i contributes exactly 0 there (checked on the numbers, not assumed).  And the
-heads of a layer share their keys, so the products key_B * query_C are formed once for every pair (B, C) that some rule
-needs, summed over all shifts, and given to the heads by one sparse product.
+that is closed for a shift t = j - i contributes exactly 0 there, which is checked on the numbers.  And the heads of a
+layer share their keys: the products key_B * query_C are formed once for every pair (B, C) in some rule, summed over all
+shifts, and distributed to the heads by one sparse product.
 
 Tensors are (coordinate, batch, token): the symbol axis first makes gathering a pair's rows contiguous.
 """
@@ -20,7 +20,7 @@ from pcfg_artifact.constructions.weights import HardHeads, HeadMatrices, HeadVal
 
 
 class Contraction(nn.Module):
-    """HeadMatrices as: pairs (row, column) that occur, and entries that give each pair's product to the heads."""
+    """HeadMatrices as the pairs (row, column) that occur, and entries that distribute each pair's product to heads."""
 
     row: torch.Tensor
     column: torch.Tensor

@@ -1,4 +1,4 @@
-"""What the constructed transformers share: tokens in, layers of attention, linear read-outs of the last embeddings."""
+"""What the constructed transformers share: embeddings of tokens, layers of attention, linear read-outs at the end."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.parsing.leaves import emissions, word_ids
 
-BOUND = 2.0**100  # M, above every entry of the stream: 1 is enough for true probabilities, and a larger one is free
-RESIDENT_BYTES = 2**29  # dense weights up to this size stay in memory; above, a layer at a time is built and dropped
+BOUND = 2.0**100  # M, above every entry of the stream: for probabilities 1 is enough, and more costs nothing
+RESIDENT_BYTES = 2**29  # dense weights up to this size stay in memory; larger ones are built layer by layer
 BACKENDS = ("auto", "dense", "structured")
 
 Sentence = Sequence[str]
@@ -34,8 +34,8 @@ def checked_length(max_length: int) -> int:
 
 @dataclass(frozen=True)
 class Readout:
-    """Where a chart lies in the stream: spans of offset l in block `blocks[l]`, whose coordinates are the
-    non-terminals `symbols[l]`, at the token `row(i, j)` for the span of words i .. j-1."""
+    """Where a chart lies in the stream: spans of offset l in block `blocks[l]`, whose coordinates are the non-terminals
+    `symbols[l]`; the span of words i .. j-1 at the token `row(i, j)`."""
 
     blocks: tuple[Hashable, ...]
     symbols: tuple[np.ndarray, ...]
@@ -46,9 +46,9 @@ class Readout:
 class Plan:
     """A whole construction before it becomes tensors.
 
-    leaf_blocks: where a word's leaf probabilities go, those of `leaf_symbols` to the block's coordinates in their order
-    (an in-terminal's stay 0); position_rows[q]: coordinates set to 1 in the token at position q;
-    n_before and n_after: tokens around the words (BOS, EOS).
+    leaf_blocks: the blocks that receive a word's leaf probabilities, whose coordinates are `leaf_symbols` (those of
+    in-terminals stay 0).  position_rows[q]: coordinates that are 1 in the token at position q.  n_before, n_after: the
+    number of tokens around the words (BOS, EOS).
     """
 
     space: Space
@@ -68,7 +68,7 @@ class ConstructedTransformer(nn.Module):
     emission: torch.Tensor
     word_scale: torch.Tensor
     hidden_word: torch.Tensor
-    arguments: dict[str, Any]  # what it was built with: a checkpoint is built with the same
+    arguments: dict[str, Any]  # of the constructor, for checkpoints
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         built = super().__new__(cls)
@@ -129,18 +129,18 @@ class ConstructedTransformer(nn.Module):
         is_one = len(sentences) == 0 or isinstance(sentences[0], (str, int, np.integer))
         batch = cast("list[Sentence]", [sentences] if is_one else list(sentences))
         hidden = [[]] * len(batch) if masked is None else [masked] if is_one else masked
-        leaves = [self.leaf_weights(sentence, places) for sentence, places in zip(batch, hidden, strict=True)]
+        leaves = [self.leaf_weights(sentence, positions) for sentence, positions in zip(batch, hidden, strict=True)]
         for e in self.steps_from_leaves(leaves):
             yield e[0] if is_one else e
 
     def leaf_weights(self, sentence: Sentence, masked: Sequence[int] = ()) -> torch.Tensor:
-        """(n, P): Pr[A -> w_i] of every word (times its scale); 0 for a word that the grammar cannot emit.  At a masked
-        position every pre-terminal has 1 (its whole mass): the embedding of [MASK]."""
+        """(n, P): Pr[A -> w_i] of every word times its scale, 0 for a word that the grammar does not know.  At a masked
+        position every pre-terminal has its whole mass, 1: the embedding of [MASK]."""
         n = len(sentence)
         if not 1 <= n <= self.max_length:
             raise UsageError(f"a sentence of {n} words was given to a construction for 1 to {self.max_length} words; "
                              f"build it with max_length={max(n, 1)}")
-        if any(not 0 <= place < n for place in masked):
+        if any(not 0 <= position < n for position in masked):
             raise UsageError(f"masked positions {list(masked)} lie outside the sentence; expected 0 to {n - 1}")
         ids = torch.from_numpy(word_ids(self.grammar, sentence)).to(self.emission.device)
         is_known = (ids >= 0).to(self.emission)
@@ -172,7 +172,7 @@ class ConstructedTransformer(nn.Module):
     def read_charts(self, embeddings: torch.Tensor) -> Any:
         """Inside and outside probabilities (L+1, L+1, N) of a sentence of L words; a list of pairs for a batch.
 
-        With `rescale` they are those of leaves multiplied by `word_scale`; marginals and predictions do not change.
+        With `rescale`, those of leaves multiplied by `word_scale`, which changes neither marginals nor predictions.
         """
         if embeddings.ndim == 3:
             return [self.read_charts(one) for one in embeddings]
@@ -211,12 +211,12 @@ class ConstructedTransformer(nn.Module):
         return (weights @ self.emission[:, preterminals].T.double().cpu()).numpy()
 
     def _length(self, embeddings: torch.Tensor) -> int:
-        """Real tokens are the rows that are not zero: every one of them carries the constant or its position."""
+        """Words of the sentence.  Rows of padding are zero; every token carries the constant or its position."""
         return int((embeddings != 0).any(-1).sum()) - self.plan.n_before - self.plan.n_after
 
 
 def sizes(model: ConstructedTransformer) -> dict[str, int]:
-    """Layers, heads and dimensions as built; `claimed_sizes` of each theorem's module are what the paper says."""
+    """Layers, heads and dimensions as built; `claimed_sizes` in the module of each theorem has those of the paper."""
     return {"layers": model.n_layers, "heads": model.n_heads, "dimensions": model.embedding_dim}
 
 

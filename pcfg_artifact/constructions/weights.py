@@ -5,8 +5,8 @@ A layer computes, for every token i,   e_i + sum_h sum_j a^h_ij V_h e_j,   with 
     Theorem 3.1 (hard attention)       ReLU( e_j . Q_h e_i )                                   `HardHeads`
     Theorem 3.2 (relative positions)   ReLU( K e_j + p_{j-i} - b_{j-i, layer} ) . Q_h e_i      `RelativeHeads`
 
-Every matrix here is a sum of blocks, and most blocks hold the same rule probabilities, so a block names its matrix
-instead of copying it.  Nothing below knows what a chart or a grammar is.
+Every matrix is a sum of blocks.  Most blocks hold the same rule probabilities, so they share one matrix.  Nothing below
+knows what a chart or a grammar is.
 """
 
 from __future__ import annotations
@@ -66,15 +66,15 @@ def one_head(matrix: np.ndarray) -> HeadMatrices:
 
 def telescope(space: Space, union: Hashable, blocks: Sequence[Hashable], vectors: Sequence[np.ndarray],
               n_columns: int, first: int, is_added: bool = True, is_taken: bool = True) -> HeadMatrices:
-    """One head: column first + l adds vectors[l] to blocks[l] (if is_added), column first + l + 1 takes it away again
-    (if is_taken); rows are coordinates of `union`.  Where columns first .. first + n are all read as 1, the sum of both
-    is vectors[n] in blocks[n] and nothing else.  Columns from n_columns on do not exist."""
+    """One head: column first + l adds vectors[l] to blocks[l] (if is_added), column first + l + 1 subtracts it again
+    (if is_taken).  Rows are coordinates of `union`; columns from n_columns on are left out.  If columns first ..
+    first + n are read as 1, the sum telescopes to vectors[n] in blocks[n]."""
     entries = []
     for l, (block, vector) in enumerate(zip(blocks, vectors, strict=True)):
         rows = np.arange(space[block].start, space[block].stop) - space[union].start
-        for place, sign, is_wanted in ((first + l, 1.0, is_added), (first + l + 1, -1.0, is_taken)):
-            if is_wanted and place < n_columns:
-                entries.append((rows, np.full(len(rows), place), sign * vector))
+        for column_at, sign, is_used in ((first + l, 1.0, is_added), (first + l + 1, -1.0, is_taken)):
+            if is_used and column_at < n_columns:
+                entries.append((rows, np.full(len(rows), column_at), sign * vector))
     row, column, value = (np.concatenate(parts) for parts in zip(*entries, strict=True))
     kept = value != 0
     return HeadMatrices(1, space.width(union), n_columns, np.zeros(kept.sum(), np.int64), row[kept], column[kept],
@@ -178,13 +178,13 @@ class LayerWeights:
 
     @property
     def relative_positions(self) -> RelativePositions:
-        """`positions` of a layer of Theorem 3.2; a layer of hard attention has none to ask for."""
+        """`positions` of a layer of Theorem 3.2."""
         if self.positions is None:
             raise TypeError(f"the layer that computes {self.computes} has hard attention: no relative positions")
         return self.positions
 
     def gates(self) -> np.ndarray:
-        """p_t - b_t for every shift t and key block: formed first, because it is exactly 0 on an open block, and
-        adding p to a tiny probability before taking b away would lose the probability."""
+        """p_t - b_t for every shift t and key block, exactly 0 on an open block; adding p to a tiny probability before
+        subtracting b would lose the probability."""
         table = self.relative_positions.table
         return table - np.asarray(self.bias)[:, None]

@@ -3,8 +3,11 @@
 import numpy as np
 import pytest
 
+from pcfg_artifact.approximation.restriction import compact
+from pcfg_artifact.approximation.signs import SIGN_RULES
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.system.machine import single_thread
+from tests.approximation.projected_reference import projected_inside, projected_outside
 
 N_WORDS = 7
 
@@ -64,46 +67,28 @@ def _textbook(grammar: PCFG, sentence, *, typed: bool = True, leaves=None):
 
 
 def _textbook_approximate(grammar: PCFG, sentence, interminals, preterminals, transforms=None, rule="clip"):
-    """Few non-terminals, projected by W+ W where transforms are given, with one of the three sign rules."""
-    length, n_i = len(sentence), grammar.n_interminals
-    rules = np.zeros((grammar.n_nonterminals,) * 3)
-    rules[tuple(grammar.binary.T)] = grammar.binary_prob
-    emission = np.zeros((grammar.n_nonterminals, grammar.n_words))
-    emission[tuple(grammar.lexical.T)] = grammar.lexical_prob
-    parents = rules[interminals]
-    alpha, beta = np.zeros((2, length + 1, length + 1, grammar.n_nonterminals))
+    """Few non-terminals, projected by W+ W where transforms are given: the recurrences of projected_reference."""
+    few, n_i, size = compact(grammar, interminals), grammar.n_interminals, grammar.n_nonterminals
 
-    def key(x):
-        return np.maximum(x, 0) if rule == "literal" else x
+    def project(width, vector):
+        if transforms is None:
+            return vector
+        w = transforms[max(known for known in transforms if known <= width)]
+        return np.linalg.pinv(w) @ (w @ vector)
 
-    def store(x, width):
-        if transforms is not None:
-            w = transforms[max(known for known in transforms if known <= width)]
-            x = np.linalg.pinv(w) @ (w @ x)
-            x = np.maximum(x, 0) if rule == "clip" else x
-        return x
-
-    for i, word in enumerate(sentence):
-        alpha[i, i + 1] = emission[:, grammar.word_index[word]]
-    for width in range(2, length + 1):
-        for i in range(length - width + 1):
-            j = i + width
-            total = sum(np.einsum("abc,b,c->a", parents, key(alpha[i, k]), alpha[k, j]) for k in range(i + 1, j))
-            alpha[i, j, interminals] = store(total, width)
-    beta[0, length, interminals] = grammar.root[interminals] if length > 1 else 0
-    for width in range(length - 1, 0, -1):
-        symbols = interminals if width > 1 else preterminals
-        for i in range(length - width + 1):
-            j = i + width
-            total = np.zeros(grammar.n_nonterminals)
-            for k in range(i):
-                total += np.einsum("bca,c,b->a", parents, alpha[k, i], key(beta[k, j, interminals]))
-            for k in range(j + 1, length + 1):
-                total += np.einsum("bac,c,b->a", parents, key(alpha[j, k]), beta[i, k, interminals])
-            beta[i, j, symbols] = store(total[symbols], width) if width > 1 else total[symbols]
+    emission = np.zeros((grammar.n_preterminals, grammar.n_words))
+    emission[grammar.lexical[:, 0] - n_i, grammar.lexical[:, 1]] = grammar.lexical_prob
+    leaves = emission[:, [grammar.word_index[word] for word in sentence]].T
+    few_alpha = projected_inside(few, leaves, project, SIGN_RULES[rule])
+    few_beta = projected_outside(few, few_alpha, project, SIGN_RULES[rule])
+    alpha, beta = np.zeros((2, *few_alpha.shape[:2], size))
+    old_ids = np.concatenate([interminals, np.arange(n_i, size)])
+    alpha[..., old_ids], beta[..., old_ids] = few_alpha, few_beta
     children = np.unique(grammar.binary[np.isin(grammar.binary[:, 0], interminals), 1:])
-    for i in range(length):  # the model keeps the leaves of Pc only
-        alpha[i, i + 1, np.setdiff1d(np.arange(n_i, grammar.n_nonterminals), children)] = 0
+    alpha[..., np.setdiff1d(np.arange(n_i, size), children)] = 0  # the model has no such leaves
+    beta[..., np.setdiff1d(np.arange(n_i, size), preterminals)] = 0
+    if len(sentence) == 1:
+        beta[0, 1] = 0  # the root is cut to in-terminals
     return alpha, beta
 
 

@@ -11,21 +11,11 @@ from pcfg_artifact.constructions.merged_relative import MergedInsideOutside, cla
 from pcfg_artifact.constructions.relative import RelativeInsideOutside
 from pcfg_artifact.constructions.transformer import sizes
 from pcfg_artifact.errors import UsageError
-from pcfg_artifact.grammar.learning import learn_pcfg
 from pcfg_artifact.parsing.engine import inside_outside
-from pcfg_artifact.treebank.brackets import parse_trees
+from tests.approximation.small_treebank import GRAMMAR, TREES
 
 TOLERANCE = 1e-12  # relative, every entry; measured 8e-16
 L = 6
-TREES = parse_trees("""
-(S (NP (D the) (N dog)) (VP (V sees) (NP (D a) (N park))) (. .))
-(S (NP (NP (D the) (N dog)) (PP (P in) (NP (D the) (N park)))) (VP (V sees) (NP (D the) (N cat))) (. .))
-(S (NP (D a) (J small) (N dog)) (VP (VP (V sleeps) (ADVP (A now))) (C and) (VP (V sees) (NP (N cats)))))
-(S (NP (N cats)) (VP (V sleep) (PP (P in) (NP (D a) (J small) (J old) (N park)))) (. .))
-(SINV (VP (V sleeps) (ADVP (A now))) (NP (D the) (N cat)))
-(FRAG (N park))
-""", "trees")[0]
-GRAMMAR = learn_pcfg(TREES, "novm", cutoff=1)
 SENTENCES = [tree.words() for tree in TREES] + [["park", "sees"], ["now", "now", "and"], ["zebra"], ["the", "zebra"]]
 
 

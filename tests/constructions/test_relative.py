@@ -1,25 +1,28 @@
-"""Theorem 3.2 against textbook Inside-Outside."""
+"""Theorem 3.2, and what Theorem 3.1 shares with it, against textbook Inside-Outside."""
 
 import numpy as np
 import pytest
 import torch
 
+from pcfg_artifact.constructions.hard import HardAttentionInsideOutside
 from pcfg_artifact.constructions.relative import RelativeInsideOutside
 from pcfg_artifact.errors import UsageError
 
 TOLERANCE = 1e-12  # relative, every entry: sums of positive products in float64, measured 6e-16
 L = 6
 BACKENDS = ("dense", "structured")
+of_both_theorems = pytest.mark.parametrize("theorem", [HardAttentionInsideOutside, RelativeInsideOutside])
 
 
+@of_both_theorems
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("typed", [True, False])
 @pytest.mark.parametrize("root", ["single", "distribution"])
 def test_every_inside_and_outside_probability_of_every_length(
-        random_grammar, textbook, random_sentence, relative_error, root, typed, backend):
-    for seed in range(3):
+        random_grammar, textbook, random_sentence, relative_error, root, typed, backend, theorem):
+    for seed in range(2):
         grammar = random_grammar(seed, root=root)
-        model = RelativeInsideOutside(grammar, L, typed=typed, backend=backend)
+        model = theorem(grammar, L, typed=typed, backend=backend)
         sentences = [random_sentence(grammar, n, seed) for n in range(1, L + 1)]
         in_batch = model.read_charts(model(sentences))  # one instance, mixed lengths, padded
         for sentence, charts in zip(sentences, in_batch, strict=True):
@@ -39,23 +42,25 @@ def test_any_bound_above_all_probabilities_gives_the_same_charts(random_grammar,
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_bound_below_the_probabilities_breaks_the_gates(
-        random_grammar, random_sentence, textbook, relative_error, backend):
-    grammar = random_grammar(5)
+@pytest.mark.parametrize(("theorem", "bound"), [(HardAttentionInsideOutside, 0.0), (RelativeInsideOutside, 1e-3)])
+def test_a_bound_below_the_probabilities_opens_what_should_be_closed(
+        random_grammar, random_sentence, textbook, relative_error, backend, theorem, bound):
+    grammar = random_grammar(4)
     sentence = random_sentence(grammar, L)
-    model = RelativeInsideOutside(grammar, L, bound=1e-3, backend=backend)
+    model = theorem(grammar, L, bound=bound, backend=backend)
     inside, _ = model.read_charts(model(sentence))
     assert relative_error(inside, textbook(grammar, sentence)[0]) > 1e-3
 
 
+@of_both_theorems
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_rows_of_padding_stay_zero_and_change_nothing(random_grammar, random_sentence, backend):
+def test_rows_of_padding_stay_zero_and_change_nothing(random_grammar, random_sentence, backend, theorem):
     grammar = random_grammar(2)
-    model = RelativeInsideOutside(grammar, L, backend=backend)
+    model = theorem(grammar, L, backend=backend)
     short, long = random_sentence(grammar, 3), random_sentence(grammar, L)
-    batch = model([short, long])
-    assert (batch[0, 4:] == 0).all()
-    assert float((batch[0, :4] - model(short)).abs().max()) <= 1e-14
+    batch, alone = model([short, long]), model(short)
+    assert (batch[0, len(alone):] == 0).all()
+    assert float((batch[0, :len(alone)] - alone).abs().max()) <= 1e-14
     assert float((batch[1] - model(long)).abs().max()) <= 1e-14
 
 
