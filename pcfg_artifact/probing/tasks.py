@@ -22,6 +22,7 @@ from pcfg_artifact.probing.probes import Probe
 from pcfg_artifact.probing.representations import adjacent_rows, eos_rows, span_rows
 from pcfg_artifact.probing.settings import ADJACENT, EOS, NARY
 
+# What a tree probe reads: the rows of a layer that stand for each word.  Names are those of the column `input`.
 ROWS = {EOS: eos_rows, ADJACENT: adjacent_rows}
 CONTROL = {"table": "control", "group": "control"}
 
@@ -56,7 +57,7 @@ class Task:
 
 
 def tree_task(rows: str) -> Task:
-    """Relative depths of the binarised tree from the input `EOS` or `ADJ`."""
+    """Relative depths of the binarised tree from one of the inputs in ROWS."""
     return Task(rows, {"input": rows}, ROWS[rows], lambda corpus: corpus.binary_depths, score_binary_trees)
 
 

@@ -172,7 +172,7 @@ class ProbeConfig:
     n_test: Count
     max_length: Count  # words; longer sentences are passed over
     probes: Names  # in the registry of probing/probes.py
-    adjacent: Literal["none", "base", "all"]  # models probed with the input ADJ as well
+    adjacent: Literal["none", "base", "all"]  # models probed with the inputs beside EOS as well
     nary: Literal["none", "base", "all"]  # models probed with n-ary labels as well
     widths: tuple[Count, ...]  # of the spans whose marginals are probed
     marginal_layers: Literal["ends", "all"]  # ends: layer 0 and the last

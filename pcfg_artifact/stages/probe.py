@@ -14,16 +14,8 @@ from pcfg_artifact.mlm.encoders import load_config
 from pcfg_artifact.probing.corpus import Corpus
 from pcfg_artifact.probing.probe_scores import parser_metrics, probed_trees, scatter_plot, share_near_zero
 from pcfg_artifact.probing.probes import shown_probe
-from pcfg_artifact.probing.settings import (
-    ADJACENT,
-    EOS,
-    MARGINAL_PROBE,
-    SAMPLED,
-    SETTINGS,
-    TREE_PROBE,
-    TREEBANK,
-)
-from pcfg_artifact.probing.tasks import Task, nary_tree_task, run_task, span_task, tree_task
+from pcfg_artifact.probing.settings import EOS, MARGINAL_PROBE, SAMPLED, SETTINGS, TREE_PROBE, TREEBANK
+from pcfg_artifact.probing.tasks import ROWS, Task, nary_tree_task, run_task, span_task, tree_task
 from pcfg_artifact.run.corpora import read_corpora, unscored_corpus
 from pcfg_artifact.run.example_sentence import example_trees
 from pcfg_artifact.run.inputs import Inputs
@@ -144,11 +136,12 @@ def run_fit(context: Context, fit: Fit) -> Fit:
 
 
 def tasks_of(context: Context, unit: Unit) -> dict[str, Task]:
-    """EOS for every layer; marginals at the first and last layer, or at all; ADJ and n-ary labels where asked for."""
+    """EOS for every layer; marginals at the first and last layer, or at all; the other inputs and n-ary labels where
+    asked for."""
     cfg, is_base = context.cfg, unit.model == context.base
     tasks = [tree_task(EOS)]
     if cfg.adjacent == "all" or (cfg.adjacent == "base" and is_base):
-        tasks.append(tree_task(ADJACENT))
+        tasks += [tree_task(name) for name in ROWS if name != EOS]
     if cfg.nary == "all" or (cfg.nary == "base" and is_base):
         tasks.append(nary_tree_task(EOS))
     if context.has_marginals(unit):

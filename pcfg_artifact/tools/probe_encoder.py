@@ -33,8 +33,8 @@ from pcfg_artifact.probing.probe_io import fitted_kind, probe_of, tensors_of
 from pcfg_artifact.probing.probe_scores import decode_all
 from pcfg_artifact.probing.probes import PROBES, FittedProbe, build_probes
 from pcfg_artifact.probing.representations import fitting_sentences
-from pcfg_artifact.probing.settings import ADJACENT, EOS
-from pcfg_artifact.probing.tasks import Task, tree_task
+from pcfg_artifact.probing.settings import EOS
+from pcfg_artifact.probing.tasks import ROWS, Task, tree_task
 from pcfg_artifact.system import storage
 from pcfg_artifact.system.progress import progress
 from pcfg_artifact.tools.arguments import (
@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_treebank_arguments(parser)
     parser.add_argument("--grammar", type=Path, metavar="SOURCE", help="read words as this grammar does")
     parser.add_argument("--probe", choices=tuple(PROBES), default="linear", help="the probe (linear)")
-    parser.add_argument("--input", choices=(EOS, ADJACENT), default=EOS, help="what the probe reads (EOS)")
+    parser.add_argument("--input", choices=tuple(ROWS), default=EOS, help="what the probe reads (EOS)")
     parser.add_argument("--pooling", choices=("first", "last", "mean"), default="first",
                         help="the piece that stands for a word of several (first)")
     parser.add_argument("--train", type=int, default=2000, metavar="N", help="training sentences (2000)")

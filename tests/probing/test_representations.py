@@ -17,6 +17,7 @@ from pcfg_artifact.probing.representations import (
     offsets_of,
     span_rows,
 )
+from pcfg_artifact.probing.tasks import ROWS
 
 PADDING = 2e-6  # float32: padded and unpadded attention add up in another order
 SENTENCES = [["ab", "a", "abab"], ["a"], ["b", "ba", "b", "ab", "a", "b", "bbb"], ["aa", "b"]]
@@ -108,6 +109,15 @@ def test_rows_choose_the_words_that_the_paper_names():
     assert span_rows([3, 1], 2).tolist() == [[1, 2], [2, 3]]
     assert span_rows([3, 1], 3).tolist() == [[1, 3]]
     assert span_rows([3, 4], 4).tolist() == [[6, 9]]
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_every_input_reads_its_own_sentence_at_every_word_but_the_last(name):
+    lengths = np.array([4, 1, 2, 3])
+    rows, offsets = ROWS[name](lengths), offsets_of(lengths)
+    sentence = np.repeat(np.arange(4), lengths - 1)
+    assert len(rows) == len(sentence)
+    assert ((offsets[sentence, None] <= rows) & (rows < offsets[sentence + 1, None])).all()
 
 
 def test_attended_distances_equal_the_mean_over_sentences_run_alone(model, tokenizer):
