@@ -20,7 +20,7 @@ from pcfg_artifact.treebank.splits import split
 
 def run(cfg: GrammarConfig, inputs: Inputs, out: StageDir, machine: Machine) -> None:
     treebank = read_treebank(inputs.source, skip_bad_trees=cfg.skip_bad_trees, progress=progress)
-    for line in treebank.losses():
+    for line in treebank.cleaning_report():
         say(line)
     parts = split(treebank)
     for name, trees in (("train", parts.train), ("test", parts.test)):

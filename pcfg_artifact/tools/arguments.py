@@ -31,7 +31,7 @@ def add_treebank_arguments(parser: argparse.ArgumentParser, what: str = "", **op
 def load_treebank(args: argparse.Namespace) -> Treebank:
     treebank = read_treebank(args.treebank, skip_bad_trees=args.skip_bad_trees, progress=progress,
                              leaf_format=args.leaf_format)
-    for line in treebank.losses(args.leaf_format):
+    for line in treebank.cleaning_report(args.leaf_format):
         say(line)
     return treebank
 

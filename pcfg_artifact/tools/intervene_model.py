@@ -67,9 +67,9 @@ def run(args: argparse.Namespace) -> int:
     layer = middle_layer(n_layers) if args.layer is None else args.layer
     if not 0 <= layer <= n_layers:
         raise UsageError(f"--layer is {layer}, expected 0 to {n_layers}, the layers of {args.model}")
-    answers, said = model_answer(model, grammar, sentence, span, layer, args.sentences_drawn, args.seed)
+    answers, predicted = model_answer(model, grammar, sentence, span, layer, args.sentences_drawn, args.seed)
     found = {"words": words, "span": span, "layer": layer, "exact_probability": marginal, "probe_reads": answers,
-             "positions": as_report(grammar, sentence, exact, said, args.n)}
+             "positions": as_report(grammar, sentence, exact, predicted, args.n)}
     if args.json:
         print(json.dumps(found, ensure_ascii=False))
     else:
@@ -139,11 +139,11 @@ def model_answer(model: Any, grammar: PCFG, sentence: MaskedSentence, span: Span
     own = layer_states(model, [sentence])[0][layer]
     x = span_inputs(own, width)[span[0]][None]
     cases = np.concatenate([x, moved(probe, x, 1.0), moved(probe, x, 0.0)])
-    said = np.exp(log_probs_above(model, layer, with_span(own, span, cases), sentence.positions))
-    return [float(answer) for answer in probe.predict(cases.astype(np.float32))[0]], said
+    predicted = np.exp(log_probs_above(model, layer, with_span(own, span, cases), sentence.positions))
+    return [float(answer) for answer in probe.predict(cases.astype(np.float32))[0]], predicted
 
 
-def as_report(grammar: PCFG, sentence: MaskedSentence, exact: list[np.ndarray], said: np.ndarray, n: int
+def as_report(grammar: PCFG, sentence: MaskedSentence, exact: list[np.ndarray], predicted: np.ndarray, n: int
               ) -> list[dict[str, Any]]:
     """For every masked position the likeliest words by exact inference, in every case by both."""
     report = []
@@ -151,5 +151,5 @@ def as_report(grammar: PCFG, sentence: MaskedSentence, exact: list[np.ndarray], 
         likeliest = np.argsort(-exact[0][k], kind="stable")[:n]
         report.append({"position": int(t), "words": {grammar.words[w]: {
             side: {case: float(found[c][k, w]) for c, case in enumerate(CASES)}
-            for side, found in (("exact", exact), ("model", said))} for w in likeliest}})
+            for side, found in (("exact", exact), ("model", predicted))} for w in likeliest}})
     return report

@@ -29,11 +29,11 @@ class Renamed(NamedTuple):
                 f"(first: {self.word!r} in tree {self.tree:,} of {self.document})")
 
 
-def without_clashes(documents: Mapping[str, Sequence[Tree]]) -> tuple[dict[str, Sequence[Tree]], list[Renamed]]:
+def rename_ambiguous_tags(documents: Mapping[str, Sequence[Tree]]) -> tuple[dict[str, Sequence[Tree]], list[Renamed]]:
     """The same trees with every tag renamed that, after its unary chain is collapsed, heads phrases too."""
     cleaned: dict[str, Sequence[Tree]] = dict(documents)
     renamed: list[Renamed] = []
-    while tags := _clashing_tags(cleaned):  # again, where the new name is a phrase's too
+    while tags := _ambiguous_tags(cleaned):  # again, where the new name is a phrase's too
         found: dict[str, Renamed] = {}
         for name, trees in cleaned.items():
             for number, tree in enumerate(trees, start=1):
@@ -46,7 +46,7 @@ def without_clashes(documents: Mapping[str, Sequence[Tree]]) -> tuple[dict[str, 
     return cleaned, renamed
 
 
-def _clashing_tags(documents: Mapping[str, Sequence[Tree]]) -> set[str]:
+def _ambiguous_tags(documents: Mapping[str, Sequence[Tree]]) -> set[str]:
     trees = [tree for some in documents.values() for tree in some]
     over_words: set[str] = set()
     over_phrases: set[str] = set()

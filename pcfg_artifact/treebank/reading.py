@@ -25,7 +25,7 @@ from typing import NamedTuple
 from pcfg_artifact.errors import TreebankError
 from pcfg_artifact.system.progress import ProgressBar
 from pcfg_artifact.treebank import arrow
-from pcfg_artifact.treebank.ambiguous_tags import Renamed, without_clashes
+from pcfg_artifact.treebank.ambiguous_tags import Renamed, rename_ambiguous_tags
 from pcfg_artifact.treebank.brackets import BadTree, parse_trees
 from pcfg_artifact.treebank.cleaning import Cleaner
 from pcfg_artifact.treebank.leaf_formats import AUTO, NON_WORDS, leaves_of
@@ -74,7 +74,7 @@ class Treebank:
     def n_trees(self) -> int:
         return sum(len(trees) for trees in self.documents.values())
 
-    def losses(self, leaf_format: str | None = None) -> Iterator[str]:
+    def cleaning_report(self, leaf_format: str | None = None) -> Iterator[str]:
         """What reading left out or changed, a line for each kind of thing: nothing is dropped without a count.
 
         leaf_format: the one that the user asked for, None where it cannot be chosen.
@@ -142,7 +142,7 @@ def _read(source: str, names: Sequence[str], contents: Iterable[bytes], skip_bad
         first = f" (first: {bad_trees[0]})" if bad_trees else ""
         raise TreebankError(f"{source} holds no usable tree: {n_raw} read, {len(bad_trees)} bad{first}; "
                             f"expected bracketed trees such as (S (NP (PRP she)) (VP (VBZ runs)))")
-    documents, renamed = without_clashes(cleaned)
+    documents, renamed = rename_ambiguous_tags(cleaned)
     counts = dict(cleaner.counts)
     if renamed:  # not listed where there is none, as in every treebank whose tags are no phrase labels
         counts["renamed_tags"] = sum(item.n_words for item in renamed)
