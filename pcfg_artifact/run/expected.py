@@ -65,7 +65,7 @@ def write_record(record: Record, folder: Path = EXPECTED) -> None:
 
 
 def settings_hash(configs: Mapping[str, Mapping[str, Any]]) -> str:
-    """Of the config of every stage; the seed is left out, since a record has several."""
+    """A hash of the configs of all stages without their seeds: a record has several seeds."""
     return storage.fingerprint({stage: {key: value for key, value in config.items() if key != "seed"}
                                 for stage, config in configs.items()})
 

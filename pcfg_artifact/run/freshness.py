@@ -1,4 +1,4 @@
-"""Whether a finished stage still says what this code, this config and these inputs would say.
+"""Whether a finished stage is up to date with this code, this config and these inputs.
 
 A stage's code is its own module and the rooms that the table of stages (run/pipeline.py) lists for it: folders or
 single files of the package, each with one hash.  A test compares the lists with what the stages import.
@@ -35,23 +35,23 @@ WEIGHTS = (*(f"mlm/{name}.py" for name in (
 
 
 def stage_code(stage: str, rooms: tuple[str, ...]) -> dict[str, str]:
-    """Room -> hash, of everything that a stage depends on."""
+    """Room -> hash, for all code that a stage depends on."""
     return code_of((f"stages/{stage}.py", *EVERY_STAGE, *rooms))
 
 
 def weights_code() -> dict[str, str]:
-    """The same of what can change the weights of a trained model."""
+    """File -> hash, for all code that can change the weights of a trained model."""
     return code_of(WEIGHTS)
 
 
 def code_of(rooms: tuple[str, ...], package: Path = PACKAGE) -> dict[str, str]:
-    """The same of folders and files below the package."""
+    """Name -> hash, for folders and files of the package."""
     return {room: _hash_of(package / room) for room in rooms}
 
 
 @cache
 def _hash_of(room: Path) -> str:
-    """Of a file; of a folder, with all sources and data files in it."""
+    """The hash of a file, or of all sources and data files of a folder."""
     if not room.is_dir():
         return storage.sha256(room)
     files = sorted(path for path in room.rglob("*") if path.is_file() and "__pycache__" not in path.parts
@@ -65,7 +65,7 @@ def versions() -> dict[str, str]:
 
 
 def code_hash() -> str:
-    """Of the whole package: which code a result comes from, in a repository or an image."""
+    """A short hash of the whole package."""
     return _hash_of(PACKAGE)[:12]
 
 
@@ -98,7 +98,7 @@ def fingerprint(section: Any, inputs: dict[str, str], code: dict[str, str]) -> s
 
 def why_run(manifest: Manifest | None, folder: Path, section: Any, inputs: dict[str, str],
             code: dict[str, str]) -> str | None:
-    """Why a stage must run, in words; None when it is done, and every file of it is as its manifest says."""
+    """Why a stage must run, in words; None if it is done and its files are as its manifest says."""
     if manifest is None:
         return "not done yet"
     for what, before, now in (("config", manifest.config, as_json(section)),

@@ -81,7 +81,7 @@ def select(first: str | None = None, last: str | None = None, only: str | None =
 
 def run(profile: Profile, out: Path, stages: Sequence[Stage], *, force: bool = False,
         executor: str | None = None) -> int:
-    """Run what is not done; an error leaves everything finished before it in place.
+    """Run the stages that are not done; after an error, the finished ones stay.
 
     executor: the address of a cluster for the many small jobs of a stage (workers/distributed.py).
     Returns the exit code: that of the verdict where verify is among the stages, else 0.
@@ -116,7 +116,7 @@ def run(profile: Profile, out: Path, stages: Sequence[Stage], *, force: bool = F
 
 
 def try_gpus(profile: Profile, out: Path, stages: Sequence[Stage]) -> None:
-    """What would fail on a GPU after hours fails in two minutes; where training is done there is nothing to try."""
+    """Find in two minutes what would fail on these GPUs after hours; skipped where training is done."""
     if not any(stage.name == "pretrain" for stage in stages) or Manifest.read(out / "pretrain") is not None:
         return
     say("trying the GPUs: two steps of every model, fits, hidden states and charts")

@@ -1,4 +1,4 @@
-"""The models that the stage `pretrain` keeps in its folder: trained, before their first step, and on the way."""
+"""The models in the folder of the stage `pretrain`: trained, untrained, and at the steps that were kept."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def untrained_folder(pretrain: Folder, name: str) -> Path:
 
 
 def kept_folders(pretrain: Folder, name: str) -> dict[int, Path]:
-    """A model of the stage at every step that was kept: step -> folder, from before its first to the last."""
+    """Step -> folder of a model, from before its first step to its last."""
     training = storage.read_sealed_json(pretrain.path(f"models/{name}/training.json"))
     steps = {int(folder.removeprefix("step-")): pretrain.path(f"kept/{name}/{folder}")
              for folder in training["kept_sha256"]}

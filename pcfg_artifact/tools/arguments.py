@@ -16,7 +16,7 @@ from pcfg_artifact.system.progress import progress, say
 from pcfg_artifact.treebank.leaf_formats import AUTO, LEAF_FORMATS
 from pcfg_artifact.treebank.reading import Treebank, read_treebank
 
-LARGEST = 2**31 - 1  # of a count: what no treebank, corpus or machine has, and every kernel can hold
+LARGEST = 2**31 - 1  # of a count, so that every kernel can hold it
 
 
 def add_treebank_arguments(parser: argparse.ArgumentParser, what: str = "", **options: Any) -> None:
@@ -55,7 +55,7 @@ def refuse_unwritable(names: Iterable[str], where: object, what: str) -> None:
 
 
 def refuse_unusable_folder(out: Path, option: str = "--out") -> None:
-    """Say before the work what would fail after it: an output folder that is a file, or that has no possible name."""
+    """Refuse, before any work, an output folder that is a file or whose name is impossible."""
     try:
         is_file = out.exists() and not out.is_dir()
     except (OSError, ValueError) as error:
@@ -66,14 +66,14 @@ def refuse_unusable_folder(out: Path, option: str = "--out") -> None:
 
 
 def named_path(text: str) -> Path:
-    """An argument's type: a path with a name; the empty one would be the current folder."""
+    """The type of an argument that is a path; an empty one, which would be the current folder, is refused."""
     if not text.strip():
         raise argparse.ArgumentTypeError("the path is empty; `.` is the current folder")
     return Path(text)
 
 
 def json_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows of a table as JSON has them: what is undefined is null."""
+    """Rows of a table for JSON, with null for what is undefined."""
     rows = frame.astype(object).where(frame.notna(), None).itertuples(index=False, name=None)
     return [dict(zip(frame.columns, row, strict=True)) for row in rows]
 
@@ -93,7 +93,7 @@ def add_grammar_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def load_grammar(path: Path, *, weights: bool = False) -> PCFG:
-    """The grammar that a source names; says on the screen what of it is left out or changed."""
+    """The grammar of a source; prints what was left out or changed."""
     grammar = read_grammar(path, weights=weights)
     if grammar.written is not None:
         for note in grammar.written.notes:

@@ -1,8 +1,8 @@
-"""Labels that stand over words in one tree and over phrases in another: a grammar cannot use one symbol for both.
+"""Ambiguous tags: labels that stand over a word in one tree and over a phrase in another.
 
-A PCFG in Chomsky normal form keeps in-terminals and pre-terminals apart.  Treebanks do not always: a word without a tag
-of its own, as in `(NP she)` beside `(NP (DT the) (NN cat))`, gives a symbol that is both.  The word's side is renamed,
-here to NP_TAG: no span, no word and no tree is lost.
+In Chomsky normal form no symbol is both an in-terminal and a pre-terminal.  In a treebank a word may have no tag of its
+own, as in `(NP she)` beside `(NP (DT the) (NN cat))`.  Its label is renamed, here to NP_TAG, so that no span, no word
+and no tree is lost.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SUFFIX = "_TAG"
 
 
 class Renamed(NamedTuple):
-    """How many words had the tag `label`, which also heads phrases, and the first of them."""
+    """How many words had the ambiguous tag `label`, and the first of them."""
 
     label: str
     n_words: int
@@ -30,7 +30,7 @@ class Renamed(NamedTuple):
 
 
 def rename_ambiguous_tags(documents: Mapping[str, Sequence[Tree]]) -> tuple[dict[str, Sequence[Tree]], list[Renamed]]:
-    """The same trees with every tag renamed that, after its unary chain is collapsed, heads phrases too."""
+    """The same trees with every tag renamed that, after unary chains are collapsed, heads phrases too."""
     cleaned: dict[str, Sequence[Tree]] = dict(documents)
     renamed: list[Renamed] = []
     while tags := _ambiguous_tags(cleaned):  # again, where the new name is a phrase's too
@@ -61,7 +61,7 @@ def _ambiguous_tags(documents: Mapping[str, Sequence[Tree]]) -> set[str]:
 
 
 def _chains(trees: Iterable[Tree], *, over_words: bool) -> set[tuple[str, ...]]:
-    """Labels of the unary chains, which become one symbol each, that end over a word (or over several children)."""
+    """Labels of the unary chains that end over a word (or over several children); each chain becomes one symbol."""
     found: set[tuple[str, ...]] = set()
     for tree in trees:
         tops = [tree]

@@ -1,8 +1,8 @@
 """Folders that `save_to_disk` of the library datasets wrote (Dataset or DatasetDict), as a treebank or as sentences.
 
 Trees are read from the column `tree`, else `text`, one or more bracketed trees a row.  Sentences are read from `text`
-(words separated by blanks), else `words` (lists of words), else the words of `tree`, cleaned.  The folder of one split
-of a DatasetDict is a Dataset, and may be named itself.
+(words separated by blanks), else `words` (lists of words), else the words of `tree`, cleaned.  The folder of a single
+split works too.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def is_saved_dataset(path: Path) -> bool:
 
 
 def documents(path: Path) -> tuple[list[str], Iterator[bytes]]:
-    """Names of the splits, and their trees as text, a row a line: so a line number is the number of a row, from 1."""
+    """Names of the splits, and their trees as text with one row a line, so that errors name the row, from 1."""
     splits = _load(path)
     columns = [_column(split, TREE_COLUMNS, f"{path}, {name}") for name, split in splits.items()]
     return list(splits), ("".join(f"{row}\n" for row in _texts(split, column, f"{path}, {name}")).encode()
@@ -58,7 +58,7 @@ def _load(path: Path) -> dict[str, Dataset]:
 
     try:
         found = datasets.load_from_disk(str(path))
-    # What is damaged shows as any of these, depending on where.
+    # Which of these a damaged folder raises depends on the file.
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise TreebankError(f"cannot read the dataset in {path} ({error}); expected a whole folder as save_to_disk of "
                             f"the library datasets {datasets.__version__} or earlier writes it") from error
@@ -91,7 +91,7 @@ def _values(split: Dataset, column: str, where: str) -> Iterator[Any]:
 
 
 def _word_lists(split: Dataset, where: str) -> Iterator[list[str]]:
-    """Words as a text file would give them: a tree or a table with another one could not be read back."""
+    """The words of every row; a word with white space is refused, since trees and tables of it could not be read."""
     for n, words in enumerate(_values(split, "words", where), start=1):
         for word in words:
             if word is None or word.split() != [word] or "\0" in word:
@@ -101,5 +101,5 @@ def _word_lists(split: Dataset, where: str) -> Iterator[list[str]]:
 
 
 def _texts(split: Dataset, column: str, where: str) -> Iterator[str]:
-    """Each row on one line; white space of any kind separates, so nothing else changes."""
+    """Every row on one line, which changes no tree and no words."""
     return (value.replace("\n", " ").replace("\r", " ") for value in _values(split, column, where))

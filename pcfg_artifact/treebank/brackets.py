@@ -4,8 +4,8 @@ Scanning is iterative, so that depth does not matter.  Between brackets any whit
 lines or share one.  The raw tree keeps what the text says: function tags, traces, an outer bracket without a label, and
 a leaf of several tokens as one word with spaces in it (`cleaning.py` decides about each of them).
 
-In a damaged text reading starts anew at the next line that opens a tree, and what is left out is listed.  In doubt a
-tree is left out: a wrong tree is worse than a lost one.
+After damage, reading starts again at the next line that opens a tree, and what is left out is listed.  In doubt a tree
+is left out, because a wrong tree is worse than a lost one.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def parse_trees(text: str, document: str, *, skip_bad_trees: bool = False) -> tu
 def _refuse_swallowed(text: str, found: Sequence[ScannedTree]) -> None:
     """Refuse a tree that runs over lines which open other trees.
 
-    A closing bracket missing in one tree and one too many in a later one make one tree of all between them.
+    If one tree lacks a closing bracket and a later one has one too many, they and all between them parse as one tree.
     """
     starts = [start for start, _ in _parts(text)]
     roots = {item.tree.label for item in found}

@@ -1,7 +1,6 @@
 """Treebank sources to cleaned trees: the embedded treebank, a file, a folder, a zip file, NLTK's sample.
 
-The one library module that opens files: a treebank is the user's, not an artifact of a stage, and every tool that takes
-`--treebank SOURCE` reads it here.  Nothing is written.
+Libraries open no files, except for those that a user names: every tool that takes `--treebank SOURCE` reads it here.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ class Treebank:
         return sum(len(trees) for trees in self.documents.values())
 
     def cleaning_report(self, leaf_format: str | None = None) -> Iterator[str]:
-        """What reading left out or changed, a line for each kind of thing: nothing is dropped without a count.
+        """Lines that say what reading left out or changed, with counts.
 
         leaf_format: the one that the user asked for, None where it cannot be chosen.
         """
@@ -151,7 +150,7 @@ def _read(source: str, names: Sequence[str], contents: Iterable[bytes], skip_bad
 
 @contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """Trees hold no cycles; looking for some among millions of nodes would take more than half of the time."""
+    """Trees have no reference cycles, and looking for them takes more than half of the time of reading."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -162,7 +161,7 @@ def _no_garbage_collection() -> Iterator[None]:
 
 
 def _below_common_folder(names: Sequence[str]) -> list[str]:
-    """Names of documents below the folder that holds them all: a treebank is the same packed with it or without."""
+    """Names of documents below their common folder, so that the hash does not depend on that folder's name."""
     paths = [PurePosixPath(name).parts for name in names]
     levels = zip(*(path[:-1] for path in paths), strict=False)
     n_common = sum(1 for _ in takewhile(lambda folders: len(set(folders)) == 1, levels))
@@ -191,7 +190,7 @@ def _decode(data: bytes, name: str, skip_bad_trees: bool) -> str:
 
 
 class Documents(NamedTuple):
-    """Names of the documents in reading order, their bytes one after another, and text files that are none."""
+    """Names of the documents in reading order, their bytes, and text files that are no documents."""
 
     names: list[str]
     contents: Iterator[bytes]
@@ -221,9 +220,9 @@ def _documents(source: str | Path) -> Documents:
 
 def _chosen(names: Iterable[PurePosixPath], head_of: Callable[[PurePosixPath], bytes]
             ) -> tuple[list[PurePosixPath], list[str]]:
-    """The documents among the files of a folder or zip file, sorted, and text files that are none.
+    """The documents among the files of a folder or zip file, sorted, and text files that are no documents.
 
-    head_of: how a file begins.
+    head_of: the first bytes of a file.
     """
     seen = sorted(name for name in names if not any(part.startswith((".", "__MACOSX")) for part in name.parts))
     documents = [name for name in seen if _extension(name) in EXTENSIONS]
