@@ -196,6 +196,9 @@ def _run_pipeline(arguments: Sequence[str]) -> int:
         from pcfg_artifact.workers.distributed import check_address, connect  # Dask itself is imported by connect
 
         check_address(args.executor)
+        if profile.machine.scratch is not None:
+            raise UsageError("machine.scratch is a disk of one machine, and the workers of --executor are elsewhere; "
+                             "leave one of the two out")
     if args.dry_run:
         print(plan.describe(profile, out, stages_to_run, force=args.force))
         return 0

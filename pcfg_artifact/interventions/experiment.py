@@ -39,11 +39,15 @@ Pair = tuple[np.ndarray, np.ndarray]  # states (n, 2 width) for "a constituent",
 
 @dataclass(frozen=True, eq=False)
 class Masked:
-    """Masked sentences as one layer sees them: marginals (L+1, L+1) and states (L+2, width) of each."""
+    """Masked sentences as one layer sees them: marginals (L+1, L+1) and states (L+2, width) of each.
+
+    device: where probes are fitted to them.
+    """
 
     sentences: Sequence[MaskedSentence]
     marginals: Sequence[np.ndarray]
     states: Sequence[np.ndarray]
+    device: str = "cpu"
 
     def inputs(self, width: int, chosen: Sequence[int]) -> np.ndarray:
         return np.concatenate([span_inputs(self.states[s], width) for s in chosen])
@@ -63,7 +67,8 @@ class Masked:
             ) -> FittedProbe:
         """The probe, fitted to the spans of one width of the chosen sentences."""
         targets = self.control_labels(width, chosen, seed) if is_control else self.targets(width, chosen)
-        return probe.fit(self.inputs(width, chosen), targets.astype(np.float64), (seed,), overwrite_x=True)
+        return probe.fit(self.inputs(width, chosen), targets.astype(np.float64), (seed,),
+                         device=self.device if probe.uses_gpu else "cpu", overwrite_x=True)
 
 
 @dataclass

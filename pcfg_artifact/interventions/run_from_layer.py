@@ -1,8 +1,9 @@
-"""Hidden states of every layer, and a model's predictions from edited states of one layer."""
+"""Hidden states of a layer, and a model's predictions from edited states of one."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain, islice
 
 import numpy as np
 import torch
@@ -17,8 +18,8 @@ ROWS = 64  # sentences of one length, or changed copies of one sentence, that go
 
 
 @torch.no_grad()
-def layer_states(model: MaskedLM, sentences: Sequence[MaskedSentence]) -> list[np.ndarray]:
-    """(layers + 1, L + 2, width) of every sentence: BOS, words and EOS, before the first layer and after each."""
+def layer_states(model: MaskedLM, sentences: Sequence[MaskedSentence], layer: int) -> list[np.ndarray]:
+    """(L + 2, width) of every sentence: BOS, words and EOS as a layer leaves them, 0: below the first."""
     model.eval()
     device = next(model.parameters()).device
     lengths = np.array([len(s.words) for s in sentences])
@@ -28,9 +29,8 @@ def layer_states(model: MaskedLM, sentences: Sequence[MaskedSentence]) -> list[n
         for rows in np.split(same, range(ROWS, len(same), ROWS)):
             inputs, *_ = to_device(as_batch([sentences[s] for s in rows], [len(rows)]), device)
             hidden = embed(model, inputs)
-            layers = torch.stack([hidden, *layers_above(model, hidden, inputs)])
-            by_row = layers.view(len(layers), len(rows), length + 2, -1).transpose(0, 1).cpu().numpy()
-            found.update(zip(rows.tolist(), by_row, strict=True))
+            hidden = next(islice(chain([hidden], layers_above(model, hidden, inputs)), layer, None))
+            found.update(zip(rows.tolist(), hidden.view(len(rows), length + 2, -1).cpu().numpy(), strict=True))
     return [found[s] for s in range(len(sentences))]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from pcfg_artifact.probing.regression import PrincipalAxes, fit_logistic
-from pcfg_artifact.probing.standardisation import Standardisation
+from pcfg_artifact.probing.standardisation import Standardisation, standardised
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,7 @@ class LinearProbe:
     def fit(self, x: np.ndarray, targets: np.ndarray, seeds: Sequence[int] = (0,), *, device: str = "cpu",
             overwrite_x: bool = False) -> LinearMap:
         """The linear probe of inputs x (n, D) float32 and targets (n,), labels if integers."""
-        standardise = Standardisation.of(x)
-        inputs = torch.from_numpy(standardise(x, out=x if overwrite_x else None)).to(device)
+        standardise, inputs = standardised(x, device, overwrite_x)
         if np.issubdtype(targets.dtype, np.integer):
             return self._classifier(standardise, inputs, targets)
         numbers = torch.from_numpy(targets.astype(np.float64)).to(device)

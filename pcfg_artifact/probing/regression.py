@@ -17,6 +17,7 @@ from torch.nn import functional
 from pcfg_artifact.probing.standardisation import CHUNK
 
 PART = 4096  # examples at a time: scores and inputs stay in the cache of a core
+GPU_PART = 1 << 18  # a GPU has no such cache, and would wait for the CPU between small parts
 TOLERANCE = 1e-6  # nats an example
 MEMORY = 20  # steps that L-BFGS remembers
 
@@ -126,4 +127,5 @@ class _Problem:
         return loss, gradient * self.scale
 
     def _parts(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        return zip(self.x.split(PART), self.labels[:, None].split(PART), strict=True)
+        part = GPU_PART if self.x.device.type == "cuda" else PART
+        return zip(self.x.split(part), self.labels[:, None].split(part), strict=True)

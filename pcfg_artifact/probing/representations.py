@@ -144,9 +144,10 @@ def pooling_weights(word_ids: Sequence[int | None], pooling: Pooling) -> np.ndar
 @torch.inference_mode()
 def extract(model: Any, tokenizer: Any, sentences: Sequence[Sequence[str]], new_array: NewArray, *,
             pooling: Pooling = "first", max_tokens: int = 8192, device: str = "cpu",
-            progress: ProgressBar = no_progress) -> list[np.ndarray]:
+            progress: ProgressBar = no_progress, only: int | None = None) -> list[np.ndarray]:
     """Fill one array per layer, 0 = embeddings with position, with the rows of every sentence in the given order.
 
+    only: the one layer that is wanted; None: all.
     new_array(layer, (n_rows, width)) makes the arrays (a memory map on disk, so that memory holds one batch only);
     its dtype decides the precision.
     """
@@ -155,8 +156,10 @@ def extract(model: Any, tokenizer: Any, sentences: Sequence[Sequence[str]], new_
     layers: list[np.ndarray] = []
     for batch in progress(padded_batches(tokenizer, sentences, pooling, max_tokens)):
         hidden = model(**{k: v.to(device) for k, v in batch.inputs.items()}, output_hidden_states=True).hidden_states
+        if only is not None:
+            hidden = hidden[only:only + 1]
         if not layers:
-            layers = [new_array(layer, (int(offsets[-1]), h.shape[-1])) for layer, h in enumerate(hidden)]
+            layers = [new_array(layer, (int(offsets[-1]), h.shape[-1])) for layer, h in enumerate(hidden, only or 0)]
         weights = batch.weights.to(device)
         for array, h in zip(layers, hidden, strict=True):
             rows = torch.bmm(weights, h.float()).cpu().numpy()

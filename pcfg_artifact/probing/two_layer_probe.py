@@ -10,7 +10,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import torch
 
-from pcfg_artifact.probing.standardisation import CHUNK, Standardisation
+from pcfg_artifact.probing.standardisation import CHUNK, Standardisation, standardised
 from pcfg_artifact.system.random_streams import derive_seed
 
 
@@ -73,8 +73,7 @@ class TwoLayerProbe:
         product with the shared inputs is done once for all.  A seed decides the first weights of its net; the order of
         the data is the same for all.
         """
-        standardise = Standardisation.of(x)
-        inputs = torch.from_numpy(standardise(x, out=x if overwrite_x else None)).to(device)
+        standardise, inputs = standardised(x, device, overwrite_x)
         classes: np.ndarray | None = None
         n_outputs = 1
         if np.issubdtype(targets.dtype, np.integer):

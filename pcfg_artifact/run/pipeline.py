@@ -88,7 +88,8 @@ def run(profile: Profile, out: Path, stages: Sequence[Stage], *, force: bool = F
     """
     with stage_folder.lock(out):
         about = profile.machine
-        machine = Machine.here(about.device, about.n_workers, about.n_gpus, executor, about.restarts, about.log)
+        machine = Machine.here(about.device, about.n_workers, about.n_gpus, executor, about.restarts, about.log,
+                               about.scratch)
         n_run = 0
         for stage in stages:
             inputs = plan.input_hashes(profile, out, stage)

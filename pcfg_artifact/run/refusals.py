@@ -24,9 +24,14 @@ def refuse_early(profile: Profile, out: Path, stages: Sequence[str], force: bool
     megabytes = sum(profile.cost[stage][1] for stage in stages if force or Manifest.read(out / stage) is None)
     peak = max((scratch_bytes(profile, stage) for stage in stages), default=0)  # removed before the next stage
     need = machine.Need(profile.machine.device, profile.machine.n_gpus, profile.pretrain.processes,
-                        megabytes / 1024 + peak / machine.GB)
+                        megabytes / 1024 + (0 if profile.machine.scratch else peak / machine.GB))
     hardware = machine.read_hardware(out)
     problems = machine.machine_problems(hardware, need)
+    if profile.machine.scratch and peak:
+        place = machine.read_hardware(Path(profile.machine.scratch))
+        if not place.can_write or place.disk_gb < peak / machine.GB:
+            problems.append(f"machine.scratch: {place.disk_gb:.1f} GB free at {place.place}, {peak / machine.GB:.1f} "
+                            f"GB needed in a folder that this user can write; name another one, or none")
     if "pretrain" in stages:
         shapes_of(profile)  # an impossible one is a ConfigError
         problems += memory_problems(profile, hardware)

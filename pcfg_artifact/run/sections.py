@@ -40,6 +40,7 @@ class MachineConfig:
     restarts: CountOrZero  # of the processes that train a model, after one of them failed
     log: Literal["tensorboard"] | None  # beside progress.jsonl, where it is installed
     trial: Flag  # `doctor --gpu` before the first stage
+    scratch: str | None  # a folder for hidden states, such as a disk of this node; None: that of their stage
 
 
 @dataclass(frozen=True, config=CLOSED)

@@ -7,7 +7,7 @@ import fcntl
 import math
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,13 @@ from pydantic.dataclasses import dataclass
 from pcfg_artifact.errors import CorruptArtifact, StageError, UsageError
 from pcfg_artifact.metrics.schema import Metric, from_rows, to_csv
 from pcfg_artifact.system import storage
+from pcfg_artifact.system.progress import say
 from pcfg_artifact.system.ragged import Ragged
+from pcfg_artifact.system.signs_of_life import lease
 
 MANIFEST = "manifest.json"  # written last: its presence means "done"
 STARTED = "started.json"  # the fingerprint a folder was begun with: equal means "continue", other means "wipe"
-LOCK = ".lock"
+LOCK, LEASE = ".lock", ".lease"
 METRICS = "metrics.csv"
 PROGRESS = "progress.jsonl"  # how fast training went: times are no part of a stage's outputs
 
@@ -247,9 +249,10 @@ def lock(folder: Path) -> Iterator[None]:
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held: AbstractContextManager[None] = nullcontext()
         except BlockingIOError as error:
             raise UsageError(f"{folder} is in use by another run; wait for it to end, or pass another --out") from error
-        except OSError as error:  # some network file systems have no locks
-            raise UsageError(f"{folder} cannot be locked ({error.strerror or error}), so a second run could not be "
-                             f"kept away; pass an --out on a file system with flock, such as a local disk") from error
-        yield
+        except OSError:  # some network file systems have no locks
+            held = lease(folder / LEASE, say)
+        with held:
+            yield

@@ -19,11 +19,11 @@ from pcfg_artifact.run.stage_folder import StageDir
 from pcfg_artifact.run.trained_models import model_folders
 from pcfg_artifact.system.machine import Machine
 from pcfg_artifact.system.progress import progress
+from pcfg_artifact.workers.pool import device_of
 from pcfg_artifact.workers.probe_fits import (
     Context,
     Fit,
     Unit,
-    device_of,
     fit_all,
     read_result,
     read_times,

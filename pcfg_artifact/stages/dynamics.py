@@ -47,7 +47,7 @@ from pcfg_artifact.workers.checkpoint_jobs import (
     measure_checkpoint,
 )
 from pcfg_artifact.workers.intervention_jobs import InterventionContext
-from pcfg_artifact.workers.pool import run_jobs
+from pcfg_artifact.workers.pool import n_processes, run_jobs
 
 HALF_WAY = ("excess", "sentence_f1", "pearson")  # the measures of which the half-way step is told
 
@@ -56,8 +56,8 @@ def run(cfg: DynamicsConfig, inputs: Inputs, out: StageDir, machine: Machine) ->
     context = build_context(cfg, inputs, machine)
     jobs = [Checkpoint(name, step, folder) for name in context.followed
             for step, folder in kept_folders(inputs["pretrain"], name).items()]
-    done = list(progress(run_jobs(measure_checkpoint, jobs, context, machine.n_workers), total=len(jobs),
-                         desc=f"{' and '.join(context.followed)} while trained"))
+    done = list(progress(run_jobs(measure_checkpoint, jobs, context, n_processes(machine, machine.n_workers)),
+                         total=len(jobs), desc=f"{' and '.join(context.followed)} while trained"))
     out.facts["cpu_seconds"] = {f"{job.model} step {job.step}": round(seconds, 2) for job, _, seconds in done}
     found = {job: points for job, points, _ in done}
     curves = [point for job in jobs for point in found[job]]

@@ -56,7 +56,7 @@ from pcfg_artifact.run.trained_models import causal_folders, model_folders, untr
 from pcfg_artifact.system.machine import Machine
 from pcfg_artifact.system.progress import progress
 from pcfg_artifact.system.threads import ordered_map
-from pcfg_artifact.workers.hidden_states import store_states, stored_layer
+from pcfg_artifact.workers.hidden_states import states_folder, store_states, stored_layer
 
 PRECISION = "float32"  # of hidden states, which are removed at the end
 Fact = TypeVar("Fact")
@@ -76,14 +76,15 @@ def run(cfg: IncrementalConfig, inputs: Inputs, out: StageDir, machine: Machine)
                                             questions_of([fact.now for fact in read], cfg.widths))}
     metrics += ceiling_metrics(cfg, questions[OF_TREE].test, read)
     corpora = {"train": train.corpus(grammar), "test": test.corpus(grammar)}
+    place = states_folder(out.root, machine)
     for name, folder in probed_folders(inputs).items():
-        states = out.path(f"states/{name}")
+        states = place / name
         model, tokenizer = load_encoder(folder)
         store_states(model, tokenizer, corpora, states, precision=PRECISION, max_tokens=cfg.batch_tokens,
                      device=machine.device, progress=progress)
         metrics += probe_metrics(name, int(model.config.num_hidden_layers), corpora, states, questions)
         shutil.rmtree(states)  # before the next model's
-    shutil.rmtree(out.path("states"), ignore_errors=True)
+    shutil.rmtree(place, ignore_errors=True)
     out.write_metrics(metric.at(seed=cfg.seed) for metric in metrics)
 
 

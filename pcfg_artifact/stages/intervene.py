@@ -22,7 +22,7 @@ from pcfg_artifact.run.trained_models import model_folders, untrained_folder
 from pcfg_artifact.system.machine import Machine, single_thread
 from pcfg_artifact.system.progress import progress
 from pcfg_artifact.workers.intervention_jobs import InterventionContext, LayerJob, intervene_on_layer
-from pcfg_artifact.workers.pool import run_jobs
+from pcfg_artifact.workers.pool import n_processes, run_jobs
 
 
 def run(cfg: InterveneConfig, inputs: Inputs, out: StageDir, machine: Machine) -> None:
@@ -40,8 +40,8 @@ def run(cfg: InterveneConfig, inputs: Inputs, out: StageDir, machine: Machine) -
             *(LayerJob(base, folder, layer) for layer in range(n_layers + 1))]
     names = tuple(dict.fromkeys((LINEAR, *setup["config"]["probes"])))
     context = InterventionContext(data, build_probes(names, setup["config"]), machine, cfg.seed)
-    done = list(progress(run_jobs(intervene_on_layer, jobs, context, machine.n_workers), total=len(jobs),
-                         desc="interventions"))
+    done = list(progress(run_jobs(intervene_on_layer, jobs, context, n_processes(machine, machine.n_workers)),
+                         total=len(jobs), desc="interventions"))
     found = {job: outcome for job, outcome, _ in done}
     out.facts["cpu_seconds"] = {f"{job.model} L{job.layer}": round(seconds, 2) for job, _, seconds in done}
     for job in jobs:

@@ -25,11 +25,11 @@ from pcfg_artifact.run.trained_models import model_folders, untrained_folder
 from pcfg_artifact.system.machine import Machine
 from pcfg_artifact.system.progress import progress
 from pcfg_artifact.system.random_streams import stream
+from pcfg_artifact.workers.pool import device_of
 from pcfg_artifact.workers.probe_fits import (
     Context,
     Fit,
     Unit,
-    device_of,
     fit_all,
     read_result,
     read_times,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Gpu(NamedTuple):
@@ -33,3 +34,29 @@ DEFAULT = "A100"  # planned for where there is no GPU
 def gpu_of(name: str) -> Gpu:
     """The line of the table for a name as torch gives it."""
     return next((gpu for gpu in KNOWN if re.search(gpu.pattern, name)), UNKNOWN)
+
+
+# ---- who may use them -----------------------------------------------------------------------------------------------
+
+COMPUTE_MODE, EXCLUSIVE_PROCESS = 20, 3  # names of the driver's interface: an attribute, and one of its values
+
+
+def are_exclusive(driver: Any = None) -> bool:
+    """Whether a visible GPU serves one process only, as `nvidia-smi -c EXCLUSIVE_PROCESS` makes it.
+
+    driver: NVIDIA's library; None: the one of this machine, if there is any.
+    """
+    if driver is None:
+        try:
+            driver = ctypes.CDLL("libcuda.so.1")
+        except OSError:
+            return False
+    count, gpu, mode = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
+    if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)):  # each says 0 where it succeeds
+        return False
+    for index in range(count.value):
+        if driver.cuDeviceGet(ctypes.byref(gpu), index):
+            continue
+        if not driver.cuDeviceGetAttribute(ctypes.byref(mode), COMPUTE_MODE, gpu) and mode.value == EXCLUSIVE_PROCESS:
+            return True
+    return False

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import psutil
 
-from pcfg_artifact.system import cgroups
+from pcfg_artifact.system import cgroups, gpus
 
 GB = 1 << 30
 SHARED_MEMORY = Path("/dev/shm")
@@ -50,12 +50,17 @@ class Machine(NamedTuple):
     executor: str | None = None  # address of a cluster that does the jobs of a pool; None: this machine
     restarts: int = 0  # of the processes that train a model, after one of them failed
     log: str | None = None  # where training repeats its progress: tensorboard
+    scratch: str | None = None  # a folder for hidden states; None: that of their stage
+    is_exclusive: bool = False  # whether a GPU serves one process only
 
     @classmethod
     def here(cls, device: str = "auto", n_workers: int | None = None, n_gpus: int | None = None,
-             executor: str | None = None, restarts: int = 0, log: str | None = None) -> Machine:
+             executor: str | None = None, restarts: int = 0, log: str | None = None, scratch: str | None = None
+             ) -> Machine:
         """This machine as far as it may be used: `auto` and None are decided by what there is."""
-        return cls(usable_device(device), n_workers or available_cores(), n_gpus, executor, restarts, log)
+        device = usable_device(device)
+        return cls(device, n_workers or available_cores(), n_gpus, executor, restarts, log, scratch,
+                   device == "cuda" and gpus.are_exclusive())
 
 
 def usable_device(wanted: str) -> str:

@@ -134,9 +134,9 @@ def model_answer(model: Any, grammar: PCFG, sentence: MaskedSentence, span: Span
              for s, words in enumerate(drawn)]
     width = span[1] - span[0]
     marginals = [constituent_probabilities(chart) for chart in masked_charts(grammar, train)]
-    states = Masked(train, marginals, [found[layer] for found in layer_states(model, train)])
+    states = Masked(train, marginals, layer_states(model, train, layer))
     probe = states.fit(LinearProbe(), width, range(len(train)), seed)
-    own = layer_states(model, [sentence])[0][layer]
+    own = layer_states(model, [sentence], layer)[0]
     x = span_inputs(own, width)[span[0]][None]
     cases = np.concatenate([x, moved(probe, x, 1.0), moved(probe, x, 0.0)])
     predicted = np.exp(log_probs_above(model, layer, with_span(own, span, cases), sentence.positions))

@@ -26,7 +26,7 @@ from pcfg_artifact.probing.settings import EOS, TREEBANK
 from pcfg_artifact.probing.tasks import run_task, span_task, tree_task
 from pcfg_artifact.system.machine import Machine
 from pcfg_artifact.workers.intervention_jobs import InterventionContext
-from pcfg_artifact.workers.probe_fits import device_of
+from pcfg_artifact.workers.pool import device_of
 
 BATCH_TOKENS = 4096  # of one forward pass: memory, not results
 
@@ -111,11 +111,11 @@ def measure_checkpoint(context: CheckpointContext, job: Checkpoint) -> tuple[Che
     encoder, tokenizer = load_encoder(job.folder, attention="eager")
     train, test = (Layer(corpus, extract(encoder, tokenizer, corpus.sentences,
                                          lambda _, shape: np.empty(shape, np.float32), max_tokens=BATCH_TOKENS,
-                                         device=device)[followed.best_layer])
+                                         device=device, only=followed.best_layer)[0])
                    for corpus in (followed.train, followed.test))
     for task, convention, metric in ((tree_task(EOS), "PB", "sentence_f1"),
                                      *((span_task(width), "", "pearson") for width in context.widths)):
-        scores = run_task(task, context.probe, train, {TREEBANK.name: test}, (context.seed,)).scores
+        scores = run_task(task, context.probe, train, {TREEBANK.name: test}, (context.seed,), device=device).scores
         found += [score.at(n=len(followed.test)) for score in scores
                   if (score.convention, score.metric) == (convention, metric)]
     distances, _ = attended_distances(encoder, tokenizer, followed.test.sentences[:context.n_attention],

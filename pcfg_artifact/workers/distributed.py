@@ -7,10 +7,8 @@ and starts the trainer as a program.
 from __future__ import annotations
 
 import argparse
-import itertools
 import os
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Executor
@@ -21,6 +19,7 @@ from typing import Any, NamedTuple
 from pcfg_artifact.errors import StageError, UsageError
 from pcfg_artifact.run.freshness import code_hash
 from pcfg_artifact.system import storage
+from pcfg_artifact.system.signs_of_life import BEAT_SECONDS, Watch, beating
 from pcfg_artifact.workers.launch import end, failure, start, stop_signals
 
 TORCHRUN = "PCFG_ARTIFACT_TORCHRUN"  # names torchrun's options for several machines
@@ -28,7 +27,6 @@ ORDER = "models.json"  # in pretrain/scratch: the models of the run in the order
 FINISHED = "training.json"  # in a model's folder, which appears as a whole
 LEADER = ".leader.json"  # in a run's folder: signs of life of its first machine
 POLL_SECONDS = 1.0
-BEAT_SECONDS = 5.0
 DEADLINE_SECONDS = 300.0  # a shared disk may show a file minutes late
 
 
@@ -86,55 +84,28 @@ def leading(run: Path) -> Iterator[None]:
     if TORCHRUN not in os.environ:
         yield
         return
-    ended = threading.Event()
 
-    def sign(beat: int, has_failed: bool) -> None:
-        storage.write_json(run / LEADER, {"host": os.uname().nodename, "process": os.getpid(), "beat": beat,
+    def sign(number: int, has_failed: bool = False) -> None:
+        storage.write_json(run / LEADER, {"host": os.uname().nodename, "process": os.getpid(), "beat": number,
                                           "has_failed": has_failed})
 
-    def beat() -> None:
-        for number in itertools.count():
-            sign(number, False)
-            if ended.wait(BEAT_SECONDS):
-                return
-
-    thread = threading.Thread(target=beat, daemon=True)
-    thread.start()
     has_failed = True
     try:
-        yield
+        with beating(sign, BEAT_SECONDS):
+            yield
         has_failed = False
     finally:
-        ended.set()
-        thread.join()
         sign(-1, has_failed)
 
 
-class LeaderWatch:
-    """Looks at the signs of the first machine by this machine's clock alone."""
-
-    def __init__(self, run: Path, deadline: float) -> None:
-        """deadline: seconds without a new sign."""
-        self._path, self._deadline = run / LEADER, deadline
-        self._last = self._text()
-        self._at, self._has_begun = time.monotonic(), False
-
-    def _text(self) -> str:
-        try:
-            return self._path.read_text(encoding="utf-8")
-        except OSError:
-            return ""
-
-    def check(self) -> None:
-        """Raise where the leader has ended, or gave no sign for too long."""
-        if (text := self._text()) != self._last:
-            self._last, self._at, self._has_begun = text, time.monotonic(), True
-        if self._has_begun and '"has_failed": true' in text:
-            raise StageError("the first machine failed or was stopped; see what it says, and start the same commands "
-                             "again")
-        if time.monotonic() - self._at > self._deadline:
-            raise StageError(f"the first machine gave no sign for {self._deadline:.0f} s in {self._path}; start it, or "
-                             f"wait longer with --deadline")
+def check_leader(watch: Watch, deadline: float) -> None:
+    """Raise where the leader has ended, or gave no sign for so many seconds."""
+    silence = watch.silence()
+    if watch.has_changed and '"has_failed": true' in watch.text:
+        raise StageError("the first machine failed or was stopped; see what it says, and start the same commands again")
+    if silence > deadline:
+        raise StageError(f"the first machine gave no sign for {deadline:.0f} s in {watch.path}; start it, or wait "
+                         f"longer with --deadline")
 
 
 def follow(run: Path, say: Callable[[str], None], deadline: float = DEADLINE_SECONDS) -> None:
@@ -144,10 +115,10 @@ def follow(run: Path, say: Callable[[str], None], deadline: float = DEADLINE_SEC
         raise UsageError(f"--follow joins a run on several machines, and {TORCHRUN} is "
                          f"{os.environ.get(TORCHRUN, '')!r}; expected torchrun's options for them, --rdzv-endpoint "
                          f"among them, the same as on the first (docs/SCALE.md)")
-    scratch, watch = run / "pretrain" / "scratch", LeaderWatch(run, deadline)
+    scratch, watch = run / "pretrain" / "scratch", Watch(run / LEADER)
 
     def wait() -> None:
-        watch.check()
+        check_leader(watch, deadline)
         time.sleep(POLL_SECONDS)
 
     say(f"waiting for the jobs of {scratch}")

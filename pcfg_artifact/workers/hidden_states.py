@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,18 @@ from pcfg_artifact.errors import StageError
 from pcfg_artifact.probing.corpus import Corpus, Layer
 from pcfg_artifact.probing.representations import Pooling, extract, max_pieces
 from pcfg_artifact.system import storage
+from pcfg_artifact.system.machine import Machine
 from pcfg_artifact.system.progress import ProgressBar, no_progress
+
+
+def states_folder(stage: Path, machine: Machine) -> Path:
+    """Where a stage keeps hidden states: in its folder, or on the disk that the user names, there from nothing in every
+    run, because nobody vouches for what an earlier one left."""
+    if machine.scratch is None:
+        return stage / "scratch"
+    folder = Path(machine.scratch).absolute() / f"pcfg-artifact-{storage.fingerprint(str(stage.resolve()))[:12]}"
+    shutil.rmtree(folder, ignore_errors=True)
+    return folder
 
 
 def store_states(model: Any, tokenizer: Any, corpora: Mapping[str, Corpus], folder: Path, *, precision: str,

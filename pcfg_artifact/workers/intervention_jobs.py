@@ -14,7 +14,7 @@ from pcfg_artifact.interventions.run_from_layer import layer_states
 from pcfg_artifact.mlm.encoders import load_masked_lm
 from pcfg_artifact.probing.probes import Probe
 from pcfg_artifact.system.machine import Machine
-from pcfg_artifact.workers.probe_fits import device_of
+from pcfg_artifact.workers.pool import device_of
 
 
 class LayerJob(NamedTuple):
@@ -34,13 +34,11 @@ class InterventionContext:
 
     def outcome(self, folder: Path, layer: int) -> LayerOutcome:
         """The interventions of all probes, and all controls, on one layer of the model in a folder."""
-        model, _ = load_masked_lm(folder)
-        model.to(device_of(self.machine))
-        data = self.data
-        train, test = ([states[layer] for states in layer_states(model, sentences)]
-                       for sentences in (data.train, data.test))
-        return intervene(model, layer, Masked(data.train, data.train_marginals, train),
-                         Masked(data.test, data.test_marginals, test), data.questions, self.probes, self.seed)
+        device, data = device_of(self.machine), self.data
+        model = load_masked_lm(folder)[0].to(device)
+        train, test = (Masked(sentences, marginals, layer_states(model, sentences, layer), device)
+                       for sentences, marginals in ((data.train, data.train_marginals), (data.test, data.test_marginals)))
+        return intervene(model, layer, train, test, data.questions, self.probes, self.seed)
 
 
 def intervene_on_layer(context: InterventionContext, job: LayerJob) -> tuple[LayerJob, LayerOutcome, float]:

@@ -16,11 +16,49 @@ from multiprocessing import connection
 from typing import Any
 
 from pcfg_artifact.errors import StageError, UsageError
+from pcfg_artifact.system.machine import Machine
 from pcfg_artifact.workers.distributed import connect
 
 LONGEST_FOLDER = 75  # of a socket's path, at most 107 bytes, of which multiprocessing names the last 32
+PROCESSES_PER_GPU = 2  # at the paper's sizes the inputs of a fit take up to 2.3 GB
 AHEAD = 4  # jobs a worker that wait for it, so that making the next ones keeps nobody idle
 _context: Any = None  # what all jobs of this worker share; sent once, not with every job
+
+
+# ---- GPUs -----------------------------------------------------------------------------------------------------------
+
+
+def n_processes(machine: Machine, most: int) -> int:
+    """How many processes of a pool may use this machine, `most` at most.
+
+    A GPU that serves one process only gets one, and the first of these GPUs stays with the process that asks, which
+    reads hidden states there: with a single one it does the jobs too.
+    """
+    if machine.device != "cuda":
+        return most
+    return min(most, n_gpus(machine) - 1 if machine.is_exclusive else PROCESSES_PER_GPU * n_gpus(machine))
+
+
+def n_gpus(machine: Machine) -> int:
+    import torch  # here, because it takes seconds, and `marginals` needs none of it
+
+    return machine.n_gpus or torch.cuda.device_count()
+
+
+def device_of(machine: Machine) -> str:
+    """The device of this process: the workers of a pool are counted, and go round the GPUs.
+
+    A worker of a cluster has the GPU that whoever started it lets it see first.
+    """
+    if machine.device != "cuda":
+        return machine.device
+    if machine.executor is not None or multiprocessing.parent_process() is None:
+        return "cuda:0"
+    index = int(multiprocessing.current_process().name.rpartition("-")[2])
+    return f"cuda:{1 + index % (n_gpus(machine) - 1) if machine.is_exclusive else index % n_gpus(machine)}"
+
+
+# ---- jobs -----------------------------------------------------------------------------------------------------------
 
 
 def run_jobs(function: Callable[[Any, Any], Any], jobs: Iterable[Any], context: Any, n_workers: int,
@@ -28,10 +66,12 @@ def run_jobs(function: Callable[[Any, Any], Any], jobs: Iterable[Any], context: 
     """function(context, job) for every job; results come as they are ready.
 
     Jobs are taken as workers need them, a few ahead, so that what makes them may do work of its own.
+    n_workers: processes; 0: this one.
     executor: the address of a cluster (distributed.py) whose workers do the jobs; None: n_workers processes here.
     """
     if executor is None:
-        yield from _run_here(function, iter(jobs), context, n_workers)
+        yield from _run_here(function, iter(jobs), context, n_workers) if n_workers else (
+            function(context, job) for job in jobs)
         return
     with connect(executor) as cluster:
         shared = cluster.share(context)

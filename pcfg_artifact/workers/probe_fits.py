@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -22,11 +21,10 @@ from pcfg_artifact.run.sections import ProbeConfig
 from pcfg_artifact.system import storage
 from pcfg_artifact.system.machine import Machine, available_memory
 from pcfg_artifact.system.progress import ProgressBar
-from pcfg_artifact.workers.hidden_states import store_states, stored_layer
-from pcfg_artifact.workers.pool import run_jobs
+from pcfg_artifact.workers.hidden_states import states_folder, store_states, stored_layer
+from pcfg_artifact.workers.pool import n_processes, run_jobs
 
 WORKER_BYTES = 1 << 29  # of a process that has done nothing yet
-FITS_PER_GPU = 2  # processes; at the paper's sizes the inputs of a fit take up to 2.3 GB
 
 
 class Unit(NamedTuple):
@@ -68,7 +66,7 @@ class Context:
               options: Mapping[str, Any], control_seed: int = 0) -> Context:
         """options: the config as a mapping, from which each probe takes its own."""
         folder = folder.absolute()  # the workers of a cluster are elsewhere
-        return cls(cfg, build_probes(cfg.probes, options), corpora, base, {}, machine, folder / "scratch",
+        return cls(cfg, build_probes(cfg.probes, options), corpora, base, {}, machine, states_folder(folder, machine),
                    folder / "fits", control_seed)
 
     @property
@@ -119,6 +117,8 @@ def fit_all(context: Context, folders: Mapping[str, Path], fits_of: Callable[[Co
             shutil.rmtree(context.states / fit.unit.model, ignore_errors=True)
     for name in folders:  # of a run before this one, which ended between two fits
         shutil.rmtree(context.states / name, ignore_errors=True)
+    if context.machine.scratch is not None:
+        shutil.rmtree(context.states, ignore_errors=True)
 
 
 def write_states(context: Context, name: str, folder: Path, progress: ProgressBar) -> None:
@@ -132,31 +132,12 @@ def run_fits(run_fit: Callable[[Context, Fit], Fit], fits: Iterable[Fit], contex
              n_inputs: int) -> Iterator[Fit]:
     """run_fit(context, fit) for every fit, in as many processes as cores or GPUs are there for and memory holds."""
     machine = context.machine
-    n_workers = workers_that_fit(machine.n_workers, context.corpora, n_inputs)
-    if machine.device == "cuda":
-        n_workers = min(n_workers, FITS_PER_GPU * n_gpus(machine))
+    n_workers = n_processes(machine, workers_that_fit(machine.n_workers, context.corpora, n_inputs))
     try:
         yield from run_jobs(run_fit, fits, context, n_workers, machine.executor)
     except torch.OutOfMemoryError as error:
         raise StageError(f"a fit found no memory on its GPU ({error}); what is finished is kept: run the same command "
                          f"again with --set machine.n_workers=1") from error
-
-
-def n_gpus(machine: Machine) -> int:
-    return machine.n_gpus or torch.cuda.device_count()
-
-
-def device_of(machine: Machine) -> str:
-    """The device of this worker process: the workers of a pool are counted, and go round the GPUs.
-
-    A worker of a cluster has the GPU that whoever started it lets it see first.
-    """
-    if machine.device != "cuda":
-        return machine.device
-    if machine.executor is not None:
-        return "cuda:0"
-    index = int(multiprocessing.current_process().name.rpartition("-")[2])
-    return f"cuda:{index % n_gpus(machine)}"
 
 
 def workers_that_fit(n_workers: int, corpora: Mapping[str, Corpus], n_inputs: int) -> int:

@@ -1,5 +1,7 @@
 """All else that uses a GPU, on a pretended one: the numbers of the CPU, and nothing on the wrong device."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -7,11 +9,13 @@ from transformers import RobertaConfig, RobertaForMaskedLM
 
 from pcfg_artifact.constructions.relative import RelativeInsideOutside
 from pcfg_artifact.grammar.pcfg import PCFG
+from pcfg_artifact.interventions.experiment import layer_metrics
+from pcfg_artifact.interventions.intervention_data import build
 from pcfg_artifact.interventions.run_from_layer import layer_states, log_probs_above
 from pcfg_artifact.mlm.evaluation import predictions
 from pcfg_artifact.mlm.exact_comparison import masked_sentences
 from pcfg_artifact.mlm.gpt2 import build_causal_config, build_causal_model
-from pcfg_artifact.mlm.model import parse_shape
+from pcfg_artifact.mlm.model import build_config, build_model, parse_shape
 from pcfg_artifact.mlm.next_word_comparison import next_word_predictions
 from pcfg_artifact.mlm.tokenizer import build_tokenizer
 from pcfg_artifact.parsing.engine import inside_outside
@@ -20,9 +24,12 @@ from pcfg_artifact.parsing.options import EngineOptions
 from pcfg_artifact.parsing.torch_engine import TorchEngine
 from pcfg_artifact.probing.attention_heads import attended_distances
 from pcfg_artifact.probing.linear_probe import LinearProbe
+from pcfg_artifact.probing.probes import build_probes
 from pcfg_artifact.probing.representations import extract
 from pcfg_artifact.probing.two_layer_probe import TwoLayerProbe
+from pcfg_artifact.system.machine import Machine
 from pcfg_artifact.system.ragged import Ragged
+from pcfg_artifact.workers import intervention_jobs
 
 CUDA = "cuda:1"
 WORDS = ("she", "eats", "fish", "now")
@@ -114,11 +121,34 @@ def test_interventions(model, grammar, gpus):
     """States of every layer, and the layers above changed ones."""
     sentences = Ragged.from_rows([np.array([0, 1, 2, 0]), np.array([2, 1, 1, 0, 1])], np.uint16)
     masked = masked_sentences(grammar, sentences, Masking(0.4, "mask"), seed=0, n=2, max_length=10)
-    found, expected = (layer_states(model.to(device), masked) for device in (CUDA, "cpu"))
-    assert all(np.array_equal(one, other) for one, other in zip(found, expected, strict=True))
-    changed, where = expected[1][1][None] + np.float32(0.5), np.array([0, 3])
+    for layer in range(3):
+        found, expected = (layer_states(model.to(device), masked, layer) for device in (CUDA, "cpu"))
+        assert all(np.array_equal(one, other) for one, other in zip(found, expected, strict=True))
+    changed, where = expected[1][None] + np.float32(0.5), np.array([0, 3])
     found, expected = (log_probs_above(model.to(device), 1, changed, where) for device in (CUDA, "cpu"))
     assert np.array_equal(found, expected)
+
+
+def test_the_probes_of_interventions_are_fitted_where_the_model_is(grammar, gpus, monkeypatch):
+    model = build_model(build_config(parse_shape("A2L2"), n_words=3, width=8, max_length=12, dropout=0.0), 0)
+    sentences = Ragged.from_rows([np.array([0, 1, 2, 0, 1]), np.array([2, 1, 0, 0, 1]), *[np.array([0, 1, 2])] * 6],
+                                 np.uint16)
+    data = build(grammar, sentences, sentences, mask_rate=0.4, max_length=10, n_train=8, n_test=8, widths=(2,),
+                 n_questions=4, seed=0, options=EngineOptions())
+    fitted_on = []
+    for kind in (LinearProbe, TwoLayerProbe):
+        def fit(self, x, targets, seeds, *, fit=kind.fit, device="cpu", **options):
+            fitted_on.append(device)
+            return fit(self, x, targets, seeds, device=device, **options)
+
+        monkeypatch.setattr(kind, "fit", fit)
+    probes = build_probes(("linear", "2-layer"), {"epochs": 2, "milestones": (1,)})
+    monkeypatch.setattr(intervention_jobs, "load_masked_lm", lambda folder: (model, None))
+    found, expected = (intervention_jobs.InterventionContext(data, probes, Machine(device, 1, n_gpus=1), 0).outcome(
+        Path("a model"), 1) for device in ("cuda", "cpu"))
+    assert fitted_on == ["cuda:0"] * (len(fitted_on) // 2) + ["cpu"] * (len(fitted_on) // 2)
+    for one, other in zip(layer_metrics(found, True), layer_metrics(expected, True), strict=True):
+        assert one.value == pytest.approx(other.value, rel=1e-4), one
 
 
 def test_predictions_of_next_words(gpus):

@@ -32,31 +32,32 @@ def model(request):
 
 def test_states_of_every_layer_are_those_of_transformers(model):
     sentences = some_sentences(np.random.default_rng(0))
-    for one, states in zip(sentences, layer_states(model, sentences), strict=True):
+    by_layer = [layer_states(model, sentences, layer) for layer in range(4)]
+    for s, one in enumerate(sentences):
         ids = np.concatenate([[tokens.BEGIN], tokens.of_words(one.seen), [tokens.END]])
         with torch.no_grad():
             own = model.base_model(torch.from_numpy(ids)[None], output_hidden_states=True).hidden_states
-        assert states.shape == (4, len(one.words) + 2, 16)
+        assert all(states[s].shape == (len(one.words) + 2, 16) for states in by_layer)
         for layer in range(3):  # the last is normed there
-            np.testing.assert_allclose(states[layer], own[layer][0], atol=1e-5)
+            np.testing.assert_allclose(by_layer[layer][s], own[layer][0], atol=1e-5)
 
 
 def test_unchanged_states_give_what_the_model_says(model):
     sentences = some_sentences(np.random.default_rng(1))
     own = dict(predictions(model, sentences, 200))
-    for s, states in enumerate(layer_states(model, sentences)):
-        for layer in range(4):
-            said = log_probs_above(model, layer, np.repeat(states[layer][None], 70, axis=0), sentences[s].positions)
+    for layer in range(4):
+        for s, states in enumerate(layer_states(model, sentences, layer)):
+            said = log_probs_above(model, layer, np.repeat(states[None], 70, axis=0), sentences[s].positions)
             assert said.shape == (70, 1, N_WORDS)
             np.testing.assert_allclose(said, np.repeat(own[s][None], 70, axis=0), atol=1e-5)
 
 
 def test_after_the_last_layer_a_moved_state_reaches_no_other_word(model):
     one = some_sentences(np.random.default_rng(2))[1]
-    states = layer_states(model, [one])[0]
     for layer, is_heard in ((2, True), (3, False)):
-        moved = states[layer][None].copy()
+        states = layer_states(model, [one], layer)[0][None]
+        moved = states.copy()
         moved[0, 1] = -moved[0, 1]
         change = log_probs_above(model, layer, moved, one.positions) - log_probs_above(
-            model, layer, states[layer][None], one.positions)
+            model, layer, states, one.positions)
         assert (np.abs(change).max() > 1e-4) == is_heard

@@ -3,6 +3,7 @@ import os
 import resource
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from pcfg_artifact.errors import CorruptArtifact, StageError, UsageError
 from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.run import stage_folder
 from pcfg_artifact.run.stage_folder import Manifest, Ragged, RaggedWriter
-from pcfg_artifact.system import storage
+from pcfg_artifact.system import signs_of_life, storage
 
 
 def test_a_file_in_the_place_of_a_folder_is_named(tmp_path):
@@ -121,14 +122,33 @@ def test_a_folder_in_use_is_refused(tmp_path):
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_a_file_system_without_locks_is_not_called_in_use(tmp_path, monkeypatch):
+@pytest.fixture
+def no_locks(monkeypatch):
     def refuse(*_):
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(stage_folder.fcntl, "flock", refuse)
-    with pytest.raises(UsageError, match=r"cannot be locked \(No locks available\).*such as a local disk"), \
-            stage_folder.lock(tmp_path):
-        pass
+    monkeypatch.setattr(signs_of_life, "BEAT_SECONDS", 0.2)
+
+
+def test_a_file_system_without_locks_keeps_a_second_run_away_all_the_same(tmp_path, no_locks, capsys):
+    with stage_folder.lock(tmp_path):
+        with pytest.raises(UsageError, match=r"in use by another run \(process \d+ on .*, sign \d+\); wait for it"), \
+                stage_folder.lock(tmp_path):
+            pass
+        assert "has no locks" in capsys.readouterr().err
+    with stage_folder.lock(tmp_path):
+        assert capsys.readouterr().err == ""  # nothing to wait for
+    assert not (tmp_path / stage_folder.LEASE).exists()
+
+
+def test_the_folder_of_a_run_that_was_killed_is_taken_over(tmp_path, no_locks):
+    """A job that was preempted starts again elsewhere, and nobody is there to remove anything."""
+    (tmp_path / stage_folder.LEASE).write_text("process 7 on another machine, 1234, sign 12\n")
+    began = time.monotonic()
+    with stage_folder.lock(tmp_path):
+        assert time.monotonic() - began >= signs_of_life.BEATS_TO_WAIT * 0.2
+        assert f"process {os.getpid()} on" in (tmp_path / stage_folder.LEASE).read_text()
 
 
 def test_truncated_arrays_and_json_are_named(tmp_path):

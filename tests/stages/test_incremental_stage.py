@@ -82,7 +82,7 @@ def explained(numbers: Numbers, model: str, **question) -> float:
 
 def test_only_tables_of_the_stage_are_written_and_no_hidden_state_stays(finished):
     assert {metric.table for metric in finished.metrics()} == {"next_words", "incremental", "settled"}
-    assert not finished.path("states").exists()
+    assert not finished.path("scratch").exists()
 
 
 def test_a_causal_model_is_no_masked_model_for_any_reader(world):

@@ -11,8 +11,7 @@ import pytest
 
 from pcfg_artifact.errors import StageError
 from pcfg_artifact.system.machine import Machine
-from pcfg_artifact.workers.pool import AHEAD, run_jobs
-from pcfg_artifact.workers.probe_fits import device_of
+from pcfg_artifact.workers.pool import AHEAD, device_of, n_processes, run_jobs
 
 
 def work(context, job):
@@ -52,6 +51,18 @@ def where(machine, _):
 def test_every_worker_has_one_of_the_gpus_that_may_be_used():
     assert set(run_jobs(where, range(8), Machine("cuda", 4, n_gpus=2), 4)) == {"cuda:0", "cuda:1"}
     assert set(run_jobs(where, range(2), Machine("cpu", 2), 2)) == {"cpu"}
+
+
+def test_a_gpu_that_serves_one_process_only_gets_one():
+    machine = Machine("cuda", 4, n_gpus=3, is_exclusive=True)
+    n_workers = n_processes(machine, 4)
+    assert n_workers == 2
+    assert set(run_jobs(where, range(8), machine, n_workers)) == {"cuda:1", "cuda:2"}
+    assert device_of(machine) == "cuda:0"  # of this process, which reads hidden states
+    alone = Machine("cuda", 4, n_gpus=1, is_exclusive=True)
+    assert list(run_jobs(where, range(2), alone, n_processes(alone, 4))) == ["cuda:0", "cuda:0"]
+    assert n_processes(Machine("cuda", 16, n_gpus=3), 16) == 6
+    assert n_processes(Machine("cpu", 16), 16) == 16
 
 
 def test_an_error_in_a_worker_arrives_as_it_is():

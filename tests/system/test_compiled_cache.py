@@ -1,6 +1,7 @@
 """Compiled functions are not used again after any source that may be compiled has changed."""
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -33,15 +34,33 @@ def test_a_changed_source_means_another_folder(package, monkeypatch, room):
     assert chosen(package, monkeypatch) != before
 
 
-def test_what_the_user_says_stays(package, monkeypatch):
-    monkeypatch.setenv(VARIABLE, "/elsewhere")
-    choose_folder(package)
-    assert os.environ[VARIABLE] == "/elsewhere"
+def test_a_folder_that_the_user_names_serves_no_stale_code(package, monkeypatch, tmp_path):
+    """As in an image whose cache outlives it: another version of the sources has another folder below."""
+    found = []
+    for text in ("x = 1\n", "x = 2\n", "x = 1\n"):  # of one size
+        (package / "parsing" / "kernel.py").write_text(text)
+        monkeypatch.setenv(VARIABLE, "/elsewhere")
+        choose_folder(package)
+        found.append(os.environ[VARIABLE])
+        choose_folder(package)  # in a process that this one starts
+        assert os.environ[VARIABLE] == found[-1]
+    assert [Path(folder).parent for folder in found] == [Path("/elsewhere")] * 3
+    assert found[0] == found[2] != found[1]
 
 
-def test_where_nothing_can_be_written_numba_decides(package, monkeypatch):
+def test_where_the_sources_cannot_be_written_what_was_compiled_is_taken_over(package, monkeypatch, tmp_path):
+    beside = Path(chosen(package, monkeypatch))
+    beside.mkdir(parents=True)
+    (beside / "kernel.nbi").write_text("compiled")
     monkeypatch.setattr(os, "access", lambda *_: False)
-    assert chosen(package, monkeypatch) is None
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = Path(chosen(package, monkeypatch))
+    assert folder == tmp_path / "cache" / "pcfg_artifact" / beside.name
+    assert (folder / "kernel.nbi").read_text() == "compiled"
+    (folder / "kernel.nbi").write_text("compiled again, on another processor")
+    assert chosen(package, monkeypatch) == str(folder)
+    assert (folder / "kernel.nbi").read_text() == "compiled again, on another processor"
+    assert [path.name for path in folder.parent.iterdir()] == [beside.name]
 
 
 def test_every_compiled_function_of_the_package_stands_in_a_room_that_counts():

@@ -5,11 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from pcfg_artifact.errors import UsageError
 from pcfg_artifact.run.config import load_profile
-from pcfg_artifact.run.refusals import scratch_bytes
+from pcfg_artifact.run.refusals import refuse_early, scratch_bytes
+from pcfg_artifact.system import gpus
 from pcfg_artifact.system import machine as machine_module
-from pcfg_artifact.system.machine import Hardware, Need, machine_problems, read_hardware, unused_gpu
+from pcfg_artifact.system.machine import Hardware, Machine, Need, machine_problems, read_hardware, unused_gpu
 from pcfg_artifact.treebank.splits import wsj_problems
+from pcfg_artifact.workers.hidden_states import states_folder
 
 GOOD = Hardware(memory_gb=16.0, total_memory_gb=32.0, disk_gb=100.0, place=Path("/results"), can_write=True,
                shared_gb=8.0, gpus=("A", "B"), driver="580.10", cuda="13.0")
@@ -94,6 +97,31 @@ def test_the_hidden_states_of_the_deepest_model_count_as_disk():
     assert scratch_bytes(profile, "pretrain") == 0
 
 
+def test_hidden_states_on_a_disk_of_the_node_count_there(tmp_path, monkeypatch):
+    """Smoke needs some megabytes of them; here the node's disk has less."""
+    here, full = tmp_path / "run", tmp_path / "node"
+    read = machine_module.read_hardware
+    monkeypatch.setattr(machine_module, "read_hardware", lambda out: dataclasses.replace(
+        read(out), disk_gb=1e-6 if out == full else read(out).disk_gb))
+    stages = ["probe"]
+    assert refuse_early(load_profile("smoke"), here, stages, False) is None
+    profile = load_profile("smoke", [f"machine.scratch={full}"])
+    with pytest.raises(UsageError, match="machine.scratch: 0.0 GB free at .*, 0.0 GB needed in a folder"):
+        refuse_early(profile, here, stages, False)
+
+
+def test_hidden_states_on_a_disk_of_the_node_are_never_an_earlier_runs(tmp_path):
+    machine = Machine("cpu", 1, scratch=str(tmp_path / "node"))
+    folder = states_folder(tmp_path / "run" / "probe", machine)
+    (folder / "A4L1").mkdir(parents=True)
+    other = states_folder(tmp_path / "other" / "probe", machine)
+    assert other != folder
+    assert folder.is_dir()
+    assert states_folder(tmp_path / "run" / "probe", machine) == folder
+    assert not folder.exists()
+    assert states_folder(tmp_path / "run" / "probe", Machine("cpu", 1)) == tmp_path / "run" / "probe" / "scratch"
+
+
 WANTED = ("02", "03", "04")
 
 
@@ -132,3 +160,34 @@ def test_what_the_environment_asks_of_the_arithmetic_is_named(monkeypatch):
     monkeypatch.setenv("OPENBLAS_CORETYPE", "Haswell")
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")  # how fast, not how
     assert machine_module.asked_arithmetic() == {"OPENBLAS_CORETYPE": "Haswell"}
+
+
+class Driver:
+    """NVIDIA's library with GPUs in these compute modes; it writes what it is asked for into the caller's number."""
+
+    def __init__(self, *modes, code=0):
+        self.modes, self.code = modes, code
+
+    def cuInit(self, flags):
+        return self.code
+
+    def cuDeviceGetCount(self, count):
+        count._obj.value = len(self.modes)
+        return 0
+
+    def cuDeviceGet(self, gpu, index):
+        gpu._obj.value = index
+        return 0
+
+    def cuDeviceGetAttribute(self, found, attribute, gpu):
+        assert attribute == gpus.COMPUTE_MODE
+        found._obj.value = self.modes[gpu.value]
+        return 0
+
+
+@pytest.mark.parametrize(("driver", "expected"), [
+    (Driver(0, 0), False), (Driver(0, gpus.EXCLUSIVE_PROCESS), True), (Driver(), False),
+    (Driver(gpus.EXCLUSIVE_PROCESS, code=100), False)])
+def test_gpus_that_serve_one_process_only_are_detected(driver, expected):
+    assert gpus.are_exclusive(driver) is expected
+    assert not gpus.are_exclusive()  # without a driver

@@ -194,7 +194,7 @@ def test_signs_of_an_earlier_leader_do_not_count(quick, tmp_path):
     with pytest.raises(ZeroDivisionError), distributed.leading(tmp_path):
         raise ZeroDivisionError
     assert '"has_failed": true' in (tmp_path / distributed.LEADER).read_text()
-    distributed.LeaderWatch(tmp_path, 60.0).check()
+    distributed.check_leader(distributed.Watch(tmp_path / distributed.LEADER), 60.0)
 
 
 def test_a_run_on_one_machine_gives_no_signs(tmp_path, monkeypatch):
