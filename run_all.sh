@@ -17,7 +17,7 @@ if [ -z "${PCFG_ARTIFACT_IN_IMAGE:-}" ]; then
     echo "run_all.sh: making the virtual environment $venv from requirements.txt (once; a few minutes)" >&2
     # One at a time: a second call waits for the first, then finds the work done.
     exec 9>"$here/.venv.lock"
-    flock 9
+    flock 9 || echo "run_all.sh: $here cannot be locked; make sure that no other call makes .venv now" >&2
     if [ ! -x "$python" ] || [ "$(cat "$venv/requirements.sha256" 2>/dev/null)" != "$wanted" ]; then
       base=${PCFG_ARTIFACT_PYTHON:-python3}
       "$base" -c 'import sys; sys.exit(sys.version_info[:2] < (3, 11))' ||
@@ -34,6 +34,13 @@ if [ -z "${PCFG_ARTIFACT_IN_IMAGE:-}" ]; then
     fi
     exec 9>&-
   fi
+else
+  # Caches of this user and this image: in Apptainer /tmp is the host's, and those of others are there.
+  cache=${PCFG_ARTIFACT_CACHE:-${TMPDIR:-/tmp}/pcfg-artifact-$(id -u)-$PCFG_ARTIFACT_IN_IMAGE}
+  mkdir -p -m 700 "$cache" && [ -O "$cache" ] || cache=$(mktemp -d) ||
+    { echo "run_all.sh: no place for caches; make /tmp writable (docker run --tmpfs /tmp), or set TMPDIR" >&2; exit 2; }
+  export XDG_CACHE_HOME="$cache" NUMBA_CACHE_DIR="$cache/numba" MPLCONFIGDIR="$cache/matplotlib" \
+    HF_HOME="$cache/huggingface" TRITON_CACHE_DIR="$cache/triton" TORCHINDUCTOR_CACHE_DIR="$cache/inductor"
 fi
 
 export PYTHONPATH="$here${PYTHONPATH:+:$PYTHONPATH}"

@@ -10,6 +10,7 @@ import os
 import platform
 import re
 import shutil
+import sysconfig
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -104,8 +105,10 @@ def total_memory() -> int:
 
 @cache
 def can_compile() -> bool:
-    """Whether torch.compile can make GPU kernels here: it needs Triton, and a C compiler to build their launchers."""
-    return find_spec("triton") is not None and bool(shutil.which(os.environ.get("CC", "cc")) or shutil.which("gcc"))
+    """Whether torch.compile can make GPU kernels here: Triton, and for their launchers a C compiler and Python's headers.
+    """
+    return (find_spec("triton") is not None and Path(sysconfig.get_path("include"), "Python.h").is_file()
+            and bool(shutil.which(os.environ.get("CC", "cc")) or shutil.which("gcc")))
 
 
 def free_gpu_memory(device: str) -> int:

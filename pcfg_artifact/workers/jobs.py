@@ -19,7 +19,7 @@ import torch
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
-from pcfg_artifact.errors import CorruptArtifact
+from pcfg_artifact.errors import CorruptArtifact, StageError
 from pcfg_artifact.mlm.model import parse_shape
 from pcfg_artifact.mlm.training import precision_of
 from pcfg_artifact.run import freshness
@@ -144,9 +144,16 @@ def train_models(cfg: PretrainConfig, out: StageDir, machine: Machine) -> None:
     logs = {name: out.path(f"scratch/{name}/worker.log") for name in pending}
     reader = ProgressReader(out.root, None if sys.stderr.isatty() else say)
     workers = run_workers(commands, logs, n_parallel, reader.steps_done)
-    with closing(workers):  # a signal may arrive outside of it
-        for _ in progress(workers, total=cfg.steps * len(pending), desc="pre-training"):
-            pass
+    try:
+        with closing(workers):  # a signal may arrive outside of it
+            for _ in progress(workers, total=cfg.steps * len(pending), desc="pre-training"):
+                pass
+    except StageError as error:
+        left = {name for name in cfg.all_models if not out.has(f"models/{name}/{FINISHED}")}
+        if not left <= set(cfg.causal_models):
+            raise
+        raise StageError(f"{error}\nonly causal models are left, which are not the paper's; to go on without them, run the "
+                         f"same command with --set pretrain.causal_models=[]") from error
 
 
 def hashes(folder: Path) -> dict[str, str]:

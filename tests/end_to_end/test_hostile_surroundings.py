@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pcfg_artifact import cli
+from pcfg_artifact import __version__, cli
 from pcfg_artifact.workers import launch
 
 ROOT = Path(__file__).parents[2]
@@ -47,6 +47,33 @@ def test_workers_do_not_import_what_lies_beside_the_user_either(tmp_path, monkey
     assert (tmp_path / "log").read_text() == "1\n"
 
 
+ENVIRONMENT_OF_RUN_ALL = """#!/bin/sh
+echo "$XDG_CACHE_HOME"
+case $NUMBA_CACHE_DIR$TRITON_CACHE_DIR$TORCHINDUCTOR_CACHE_DIR$MPLCONFIGDIR$HF_HOME in *" "*) exit 3 ;; esac
+"""
+
+
+def test_caches_in_the_image_are_of_the_user_and_the_version(tmp_path):
+    """Apptainer shows the host's /tmp, where somebody else may have made a folder of the same name."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python3").write_text(ENVIRONMENT_OF_RUN_ALL)
+    (tmp_path / "bin" / "python3").chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "TMPDIR": str(tmp_path)}
+
+    def cache(version: str) -> Path:
+        done = subprocess.run([ROOT / "run_all.sh"], env=environment | {"PCFG_ARTIFACT_IN_IMAGE": version}, text=True,
+                              capture_output=True, check=True)
+        return Path(done.stdout.strip())
+
+    first, second = cache("1.0"), cache("1.1")
+    assert first == cache("1.0") == tmp_path / f"pcfg-artifact-{os.getuid()}-1.0"
+    assert second != first
+    assert first.stat().st_mode & 0o777 == 0o700
+    if os.getuid() == 0:
+        os.chown(first, 12345, 12345)
+        assert cache("1.0") not in (first, second)
+
+
 @pytest.mark.skipif(not (ROOT / "Dockerfile").is_file(), reason="the image does not hold the file it was built from")
 def test_the_image_is_as_careful():
     text = (ROOT / "Dockerfile").read_text()
@@ -55,6 +82,7 @@ def test_the_image_is_as_careful():
     assert "FROM ${BASE_IMAGE}${BASE_DIGEST}" in text
     # Process 1 has no default for SIGTERM: an init hands it on, so `docker stop` ends a run at once, with code 143.
     assert 'ENTRYPOINT ["/usr/bin/tini", "-g", "--", "/app/run_all.sh"]' in text
+    assert f"ARG VERSION={__version__}\n" in text
     assert text.index("COPY . /app") < text.index("chmod -R a+rX /app") < text.index("USER 10001")
 
 

@@ -50,9 +50,13 @@ def test_a_layer_compiles_as_one_graph_once_for_all_layers(layer_norm, monkeypat
     assert all(p.grad is not None for p in model.base_model.encoder.parameters())
 
 
-@pytest.mark.parametrize(("has_triton", "compiler", "expected"), [
-    (True, "/usr/bin/cc", True), (True, None, False), (False, "/usr/bin/cc", False)])
-def test_layers_are_compiled_where_triton_and_a_compiler_are(monkeypatch, has_triton, compiler, expected):
+@pytest.mark.parametrize(("has_triton", "compiler", "has_headers", "expected"), [
+    (True, "/usr/bin/cc", True, True), (True, None, True, False), (False, "/usr/bin/cc", True, False),
+    (True, "/usr/bin/cc", False, False)])
+def test_layers_are_compiled_where_triton_and_a_compiler_are(monkeypatch, tmp_path, has_triton, compiler, has_headers,
+                                                             expected):
+    (tmp_path / ("Python.h" if has_headers else "other.h")).touch()
+    monkeypatch.setattr(machine.sysconfig, "get_path", lambda name: str(tmp_path))
     monkeypatch.setattr(machine, "find_spec", lambda name: object() if has_triton else None)
     monkeypatch.setattr(machine.shutil, "which", lambda name: compiler)
     machine.can_compile.cache_clear()

@@ -123,6 +123,20 @@ def test_a_process_that_fails_is_started_again_as_often_as_is_said(tmp_path, res
         assert len(out.json("models/A2L1/training")["losses"]) == SMALL["steps"]
 
 
+def test_a_causal_model_that_fails_costs_the_others_nothing(tmp_path):
+    out = write_run(tmp_path, causal_models=("C2L1",))
+    cfg = config_of(out)
+    out.path("scratch/C2L1/job.json").write_text("{}")
+    with pytest.raises(StageError, match=r"C2L1: .*not a training job(.|\n)*--set pretrain.causal_models=\[\]"):
+        jobs.train_models(cfg, out, Machine("cpu", 1))
+    without = dataclasses.replace(cfg, causal_models=())
+    finished = out.path("models/A2L1/training.json").stat().st_mtime_ns
+    shards = {split: tmp_path / "sample" / split / "tokens" for split in ("pretraining", "validation")}
+    jobs.write_jobs(without, tuple("abcdefghi"), shards, out, Machine("cpu", 1))
+    jobs.train_models(without, out, Machine("cpu", 1))
+    assert out.path("models/A2L1/training.json").stat().st_mtime_ns == finished
+
+
 def test_the_restarts_of_a_profile_reach_torchrun(tmp_path, monkeypatch):
     out, commands = write_run(tmp_path), {}
 
