@@ -209,7 +209,7 @@ def test_a_preempted_job_on_two_nodes_is_requeued_and_goes_on_where_it_was(two_n
     scratch = out / "pretrain" / "scratch" / "A2L1"
     reached = checkpoints.latest_step(scratch)
     assert reached is not None, controller.log(4200)
-    assert controller.begin(queued, restart=1).wait(300) == 0, controller.log(4200)
+    assert controller.begin(queued, restart=1).wait(900) == 0, controller.log(4200)
     facts = Folder(scratch).json("facts")
     assert facts["resumed_from_step"] == reached > 0
     assert facts["world_size"] == 2
