@@ -1,0 +1,361 @@
+"""Inside-Outside of a batch of sentences as Triton kernels, one width at a time.
+
+Legend.  A *row* holds the values of all symbols over one span: mantissas, with one exponent for all of them, so that a
+value is row[a] * 2^exponent and the largest mantissa of a row lies between 2^BIAS and 2^(BIAS + 1).  Rows of a sentence
+are ordered by width, then by start (`first_cell`), for the longest sentence of the batch; those of shorter ones that
+stick out are never read.  i start, u width of a child, q pair of children, e edge (A, B) of the rules of a word.
+
+A program has BLOCK_C cells of one width, of any sentences, and a block of pairs or symbols.  Nothing is scattered and
+nothing is atomic: every number is written by one program, which adds its terms in one order, so that results have the
+same bits whatever the order of programs and the sizes of BLOCK_C and BLOCK_Q.
+
+Range.  A sum that is not 0 must stay above TINY, and a mantissa above SMALLEST: what a term that underflows could have
+added is then below rounding.  A sentence that does not keep this, or overflows, has status 1, and its results are void.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+EMPTY = tl.constexpr(-(1 << 26))  # exponent of a row without any value: never the largest of a sum
+
+
+@triton.jit
+def first_cell(width, longest):
+    """Number of the first cell of a width: there are this many narrower ones."""
+    return (width - 1) * (2 * longest - width + 2) // 2
+
+
+@triton.jit
+def power_of_two(n, dtype: tl.constexpr):
+    """2^n for n below the largest exponent, exactly; 0 where that is no normal number."""
+    if dtype == tl.float64:
+        power = ((tl.maximum(n, -1023) + 1023).to(tl.int64) << 52).to(tl.float64, bitcast=True)
+    else:
+        power = ((tl.maximum(n, -127) + 127).to(tl.int32) << 23).to(tl.float32, bitcast=True)
+    return power
+
+
+@triton.jit
+def exponent_of(x):
+    """n with 2^n <= x < 2^(n + 1), for normal x > 0."""
+    if x.dtype == tl.float64:
+        exponent = ((x.to(tl.int64, bitcast=True) >> 52) - 1023).to(tl.int32)
+    else:
+        exponent = (x.to(tl.int32, bitcast=True) >> 23) - 127
+    return exponent
+
+
+@triton.jit
+def cells_of_program(lengths_ptr, n_sentences, n_starts, width, BLOCK_C: tl.constexpr):
+    """Numbers, sentences (64 bits, for addresses) and starts of a program's cells, the words of their sentences, and
+    which of them there are."""
+    n = tl.program_id(0) * BLOCK_C + tl.arange(0, BLOCK_C)
+    s, i = n // n_starts, n % n_starts
+    length = tl.load(lengths_ptr + s, mask=n < n_sentences * n_starts, other=0)
+    return n, s.to(tl.int64), i, length, i + width <= length
+
+
+@triton.jit
+def report(status_ptr, s, is_cell, is_lost):
+    """Status 1 for the sentences of cells in which something is lost; all that write it write the same."""
+    lost_C = tl.max(is_lost.to(tl.int32), axis=1) > 0
+    tl.store(status_ptr + s, tl.full(s.shape, 1, tl.int32), mask=is_cell & lost_C)
+
+
+# ---- the inside pass -------------------------------------------------------------------------------------------------
+
+
+@triton.jit(do_not_specialize=["n_sentences", "longest", "width", "first_u", "last_u"])
+def multiply_pairs(alpha_ptr, exponents_ptr, lengths_ptr, status_ptr, left_ptr, right_ptr, products_ptr,
+                   product_exponents_ptr, n_sentences, longest, width, first_u, last_u, n_pairs, n_columns, row_size,
+                   TINY: tl.constexpr, IS_BEST: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_Q: tl.constexpr):
+    """products(q) = sum over u of alpha(B, i, i + u) alpha(C, i + u, i + width), or the largest term.
+
+    Their exponent is the largest of all splits of the cell, those beside a word included.
+    """
+    dtype: tl.constexpr = alpha_ptr.dtype.element_ty
+    n_starts = longest - width + 1
+    n, s, i, _, is_cell = cells_of_program(lengths_ptr, n_sentences, n_starts, width, BLOCK_C)
+    q = tl.program_id(1) * BLOCK_Q + tl.arange(0, BLOCK_Q)
+    is_pair = q < n_pairs
+    left = tl.load(left_ptr + q, mask=is_pair, other=0).to(tl.int32)
+    right = tl.load(right_ptr + q, mask=is_pair, other=0).to(tl.int32)
+    is_wanted = is_cell[:, None] & is_pair[None, :]
+    base = s * first_cell(longest + 1, longest)
+
+    top = tl.full([BLOCK_C], 2 * EMPTY, tl.int32)
+    for u in range(1, width):
+        left_exponent = tl.load(exponents_ptr + base + first_cell(u, longest) + i, mask=is_cell, other=EMPTY)
+        right_exponent = tl.load(exponents_ptr + base + first_cell(width - u, longest) + i + u, mask=is_cell,
+                                 other=EMPTY)
+        top = tl.maximum(top, left_exponent + right_exponent)
+
+    total = tl.zeros([BLOCK_C, BLOCK_Q], dtype)
+    reached = tl.zeros([BLOCK_C, BLOCK_Q], dtype)
+    for u in range(first_u, last_u + 1):
+        left_cell, right_cell = base + first_cell(u, longest) + i, base + first_cell(width - u, longest) + i + u
+        exponent = tl.load(exponents_ptr + left_cell, mask=is_cell, other=EMPTY) \
+            + tl.load(exponents_ptr + right_cell, mask=is_cell, other=EMPTY)
+        alpha_left = tl.load(alpha_ptr + (left_cell * row_size)[:, None] + left[None, :], mask=is_wanted, other=0.0)
+        alpha_right = tl.load(alpha_ptr + (right_cell * row_size)[:, None] + right[None, :], mask=is_wanted, other=0.0)
+        term = (alpha_left * alpha_right) * power_of_two(exponent - top, dtype)[:, None]
+        if IS_BEST:
+            total = tl.maximum(total, term)
+        else:
+            total += term
+        reached = tl.maximum(reached, tl.minimum(alpha_left, alpha_right))
+    report(status_ptr, s, is_cell, (reached > 0.0) & (total < TINY))
+    tl.store(products_ptr + (n.to(tl.int64) * n_columns)[:, None] + q[None, :], total, mask=is_wanted)
+    if tl.program_id(1) == 0:
+        tl.store(product_exponents_ptr + n, top, mask=is_cell)
+
+
+# ---- sums over rules, of both passes ---------------------------------------------------------------------------------
+
+
+@triton.jit
+def add_terms(total, reached, row, slice_, first_ptr, index_ptr, weight_ptr, terms_ptr, n_terms, factor, is_cell,
+              IS_BEST: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_R: tl.constexpr):
+    """total += weight * factor * terms[index], for the entries of a slice of a RowSum (row_sums.py)."""
+    entry = tl.arange(0, BLOCK_A)[:, None] * BLOCK_R + tl.arange(0, BLOCK_R)[None, :]
+    for step in range(tl.load(first_ptr + slice_), tl.load(first_ptr + slice_ + 1)):
+        index = tl.load(index_ptr + step * (BLOCK_A * BLOCK_R) + entry).to(tl.int32)
+        weight = tl.load(weight_ptr + step * (BLOCK_A * BLOCK_R) + entry)
+        term = tl.load(terms_ptr + row[:, None, None] + index[None, :, :],
+                       mask=is_cell[:, None, None] & (index < n_terms)[None, :, :], other=0.0)
+        product = (weight[None, :, :] * term) * factor[:, None, None]
+        total = tl.maximum(total, product) if IS_BEST else total + product
+        reached = tl.maximum(reached, term)
+    return total, reached
+
+
+@triton.jit
+def add_edges(total, reached, word_row, row, slice_, first_ptr, edge_ptr, other_ptr, words_ptr, values_ptr, n_edges,
+              factor, is_cell, IS_BEST: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_R: tl.constexpr):
+    """total += words[edge] * factor * values[other], likewise: what the word beside a span makes of its values."""
+    entry = tl.arange(0, BLOCK_A)[:, None] * BLOCK_R + tl.arange(0, BLOCK_R)[None, :]
+    for step in range(tl.load(first_ptr + slice_), tl.load(first_ptr + slice_ + 1)):
+        edge = tl.load(edge_ptr + step * (BLOCK_A * BLOCK_R) + entry).to(tl.int32)
+        other = tl.load(other_ptr + step * (BLOCK_A * BLOCK_R) + entry).to(tl.int32)
+        is_wanted = is_cell[:, None, None] & (edge < n_edges)[None, :, :]
+        word = tl.load(words_ptr + word_row[:, None, None] + edge[None, :, :], mask=is_wanted, other=0.0)
+        value = tl.load(values_ptr + row[:, None, None] + other[None, :, :], mask=is_wanted, other=0.0)
+        product = (word * value) * factor[:, None, None]
+        total = tl.maximum(total, product) if IS_BEST else total + product
+        reached = tl.maximum(reached, tl.minimum(word, value))
+    return total, reached
+
+
+@triton.jit(do_not_specialize=["n_sentences", "longest", "width", "out_per_sentence", "out_first", "terms_per_sentence",
+                               "terms_first", "edge_width", "right_word", "left_word", "left_start"])
+def sum_rows(out_ptr, out_exponents_ptr, lengths_ptr, status_ptr, symbol_ptr, first_ptr, index_ptr, weight_ptr,
+             terms_ptr, term_exponents_ptr, right_first_ptr, right_edge_ptr, right_other_ptr, right_words_ptr,
+             left_first_ptr, left_edge_ptr, left_other_ptr, left_words_ptr, edge_values_ptr, edge_exponents_ptr,
+             word_exponents_ptr, alpha_ptr, forbidden_ptr, root_ptr,
+             n_sentences, longest, width, n_rows, out_per_sentence, out_first, out_size, terms_per_sentence,
+             terms_first, terms_size, n_terms, edge_width, right_word, left_word, left_start, right_size, left_size,
+             n_right, n_left, row_size, TINY: tl.constexpr, IS_BEST: tl.constexpr, HAS_TERMS: tl.constexpr,
+             HAS_EDGES: tl.constexpr, HAS_FORBIDDEN: tl.constexpr, HAS_ROOT: tl.constexpr, IS_PRUNED: tl.constexpr,
+             IS_CHART: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_A: tl.constexpr, BLOCK_R: tl.constexpr):
+    """out(a) of every cell of a width = sum (or largest) over the entries of a: weighted terms, and edges of two words.
+
+    Row r of a sentence's terms is that of start r - terms_first.  Edges: the word at i + right_word beside the values
+    of the span (i, edge_width), the word at i + left_word beside those of (i + left_start, edge_width).
+    IS_CHART: out is a chart, with exponents of its own.  HAS_ROOT: the span of the whole sentence has the root instead.
+    IS_PRUNED: 0 where alpha is 0.
+    """
+    dtype: tl.constexpr = out_ptr.dtype.element_ty
+    n, s, i, length, is_cell = cells_of_program(lengths_ptr, n_sentences, longest - width + 1, width, BLOCK_C)
+    slice_ = tl.program_id(1)
+    n_cells = first_cell(longest + 1, longest)
+    top = tl.full([BLOCK_C], 2 * EMPTY, tl.int32)
+    terms_row = s * terms_per_sentence + terms_first + i
+    if HAS_TERMS:
+        terms_top = tl.load(term_exponents_ptr + terms_row, mask=is_cell, other=2 * EMPTY)
+        top = tl.maximum(top, terms_top)
+    if HAS_EDGES:
+        beside_right = s * n_cells + first_cell(edge_width, longest) + i
+        beside_left = beside_right + left_start
+        is_right = is_cell & (i + edge_width <= length)
+        is_left = is_cell & (i + left_start >= 0) & (i + left_start + edge_width <= length)
+        right_top = tl.load(edge_exponents_ptr + beside_right, mask=is_right, other=EMPTY) \
+            + tl.load(word_exponents_ptr + s * n_cells + i + right_word, mask=is_right, other=EMPTY)
+        left_top = tl.load(edge_exponents_ptr + beside_left, mask=is_left, other=EMPTY) \
+            + tl.load(word_exponents_ptr + s * n_cells + i + left_word, mask=is_left, other=EMPTY)
+        top = tl.maximum(top, tl.maximum(right_top, left_top))
+
+    total = tl.zeros([BLOCK_C, BLOCK_A, BLOCK_R], dtype)
+    reached = tl.zeros([BLOCK_C, BLOCK_A, BLOCK_R], dtype)
+    if HAS_TERMS:
+        total, reached = add_terms(
+            total, reached, terms_row * terms_size, slice_, first_ptr, index_ptr, weight_ptr, terms_ptr, n_terms,
+            power_of_two(terms_top - top, dtype), is_cell, IS_BEST, BLOCK_A, BLOCK_R)
+    if HAS_EDGES:
+        total, reached = add_edges(
+            total, reached, (s * longest + i + right_word) * right_size, beside_right * row_size, slice_,
+            right_first_ptr, right_edge_ptr, right_other_ptr, right_words_ptr, edge_values_ptr, n_right,
+            power_of_two(right_top - top, dtype), is_right, IS_BEST, BLOCK_A, BLOCK_R)
+        total, reached = add_edges(
+            total, reached, (s * longest + i + left_word) * left_size, beside_left * row_size, slice_, left_first_ptr,
+            left_edge_ptr, left_other_ptr, left_words_ptr, edge_values_ptr, n_left,
+            power_of_two(left_top - top, dtype), is_left, IS_BEST, BLOCK_A, BLOCK_R)
+    value = tl.max(total, axis=2) if IS_BEST else tl.sum(total, axis=2)
+    is_reached = tl.max(reached, axis=2) > 0.0
+
+    symbol = tl.load(symbol_ptr + slice_ * BLOCK_A + tl.arange(0, BLOCK_A)).to(tl.int32)
+    is_wanted = is_cell[:, None] & (symbol < n_rows)[None, :]
+    out_row = s * out_per_sentence + out_first + i
+    if HAS_ROOT:
+        is_top = (is_cell & (i == 0) & (length == width))[:, None]
+        root = tl.load(root_ptr + symbol, mask=symbol < n_rows, other=0.0)
+        value, is_reached = tl.where(is_top, root[None, :], value), is_reached & ~is_top
+        top = tl.where((i == 0) & (length == width), 0, top)
+    is_kept = is_wanted
+    if HAS_FORBIDDEN:
+        is_kept &= tl.load(forbidden_ptr + (out_row * row_size)[:, None] + symbol[None, :], mask=is_wanted, other=1) == 0
+    if IS_PRUNED:
+        is_kept &= tl.load(alpha_ptr + (out_row * row_size)[:, None] + symbol[None, :], mask=is_wanted, other=0.0) > 0.0
+    report(status_ptr, s, is_cell, is_kept & is_reached & (value < TINY))
+    tl.store(out_ptr + (out_row * out_size)[:, None] + symbol[None, :], tl.where(is_kept, value, 0.0), mask=is_wanted)
+    if IS_CHART:
+        if slice_ == 0:
+            tl.store(out_exponents_ptr + out_row, top, mask=is_cell)
+
+
+@triton.jit(do_not_specialize=["n_sentences", "longest", "width", "n_symbols"])
+def normalise(chart_ptr, exponents_ptr, lengths_ptr, status_ptr, n_sentences, longest, width, n_symbols, row_size,
+              BIAS: tl.constexpr, SMALLEST: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_S: tl.constexpr):
+    """Move the largest mantissa of every row of a width to 2^BIAS, exactly: all are multiplied by a power of two."""
+    dtype: tl.constexpr = chart_ptr.dtype.element_ty
+    _, s, i, _, is_cell = cells_of_program(lengths_ptr, n_sentences, longest - width + 1, width, BLOCK_C)
+    cell = s * first_cell(longest + 1, longest) + first_cell(width, longest) + i
+    largest = tl.zeros([BLOCK_C], dtype)
+    least = tl.full([BLOCK_C], float("inf"), dtype)
+    for begin in range(0, n_symbols, BLOCK_S):
+        symbol = begin + tl.arange(0, BLOCK_S)
+        value = tl.load(chart_ptr + (cell * row_size)[:, None] + symbol[None, :],
+                        mask=is_cell[:, None] & (symbol < n_symbols)[None, :], other=0.0)
+        largest = tl.maximum(largest, tl.max(value, axis=1))
+        least = tl.minimum(least, tl.min(tl.where(value > 0.0, value, float("inf")), axis=1))
+    is_filled = largest > 0.0
+    shift = tl.where(is_filled, BIAS - exponent_of(largest), 0)
+    first_factor = power_of_two(shift >> 1, dtype)  # in two steps: one power may not be a number of this type
+    second_factor = power_of_two(shift - (shift >> 1), dtype)
+    is_lost = is_filled & ~((largest < float("inf")) & (least * first_factor * second_factor >= SMALLEST))
+    tl.store(status_ptr + s, tl.full([BLOCK_C], 1, tl.int32), mask=is_cell & is_lost)
+    exponent = tl.load(exponents_ptr + cell, mask=is_cell, other=EMPTY)
+    tl.store(exponents_ptr + cell, tl.where(is_filled, exponent - shift, EMPTY), mask=is_cell)
+    for begin in range(0, n_symbols, BLOCK_S):
+        symbol = begin + tl.arange(0, BLOCK_S)
+        place = chart_ptr + (cell * row_size)[:, None] + symbol[None, :]
+        is_wanted = (is_cell & is_filled)[:, None] & (symbol < n_symbols)[None, :]
+        value = tl.load(place, mask=is_wanted, other=0.0)
+        tl.store(place, (value * first_factor[:, None]) * second_factor[:, None], mask=is_wanted)
+
+
+# ---- the outside pass ------------------------------------------------------------------------------------------------
+
+
+@triton.jit(do_not_specialize=["n_sentences", "longest", "width", "first_u", "last_u", "given_per_sentence",
+                               "given_first"])
+def pull_from_parents(given_ptr, parent_exponents_ptr, alpha_ptr, exponents_ptr, lengths_ptr, status_ptr,
+                      left_given_ptr, right_sibling_ptr, right_given_ptr, left_sibling_ptr, pulled_ptr,
+                      pulled_exponents_ptr, n_sentences, longest, width, first_u, last_u, given_per_sentence,
+                      given_first, given_size, n_left, n_right, n_columns, left_column, right_column, row_size,
+                      TINY: tl.constexpr, IS_PRUNED: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_Q: tl.constexpr):
+    """What the larger spans around a cell give it as a left child (i, width) beside right siblings of width u, and as a
+    right child beside left siblings: for every pair, or for every edge of its word.
+
+    pulled(left_column + q) = sum over u of given(left_given[q], i, i + width + u) alpha(right_sibling[q], after it)
+    pulled(right_column + q) = sum over u of given(right_given[q], i - u, i + width) alpha(left_sibling[q], before it)
+
+    IS_PRUNED, of pairs: what a child with alpha 0 would get may be lost, since nobody reads it.
+    """
+    dtype: tl.constexpr = alpha_ptr.dtype.element_ty
+    n, s, i, length, is_cell = cells_of_program(lengths_ptr, n_sentences, longest - width + 1, width, BLOCK_C)
+    q = tl.program_id(1) * BLOCK_Q + tl.arange(0, BLOCK_Q)
+    is_left_pair, is_right_pair = q < n_left, q < n_right
+    left_given = tl.load(left_given_ptr + q, mask=is_left_pair, other=0).to(tl.int32)
+    right_given = tl.load(right_given_ptr + q, mask=is_right_pair, other=0).to(tl.int32)
+    right_sibling = tl.load(right_sibling_ptr + q, mask=is_left_pair, other=0).to(tl.int32)
+    left_sibling = tl.load(left_sibling_ptr + q, mask=is_right_pair, other=0).to(tl.int32)
+    base = s * first_cell(longest + 1, longest)
+
+    top = tl.full([BLOCK_C], 2 * EMPTY, tl.int32)
+    for u in range(1, longest - width + 1):
+        is_before, is_after = is_cell & (i >= u), is_cell & (i + width + u <= length)
+        parents, siblings = base + first_cell(width + u, longest) + i, base + first_cell(u, longest) + i
+        as_left = tl.load(parent_exponents_ptr + parents, mask=is_after, other=EMPTY) \
+            + tl.load(exponents_ptr + siblings + width, mask=is_after, other=EMPTY)
+        as_right = tl.load(parent_exponents_ptr + parents - u, mask=is_before, other=EMPTY) \
+            + tl.load(exponents_ptr + siblings - u, mask=is_before, other=EMPTY)
+        top = tl.maximum(top, tl.maximum(as_left, as_right))
+
+    left_total = tl.zeros([BLOCK_C, BLOCK_Q], dtype)
+    left_reached = tl.zeros([BLOCK_C, BLOCK_Q], dtype)
+    right_total = tl.zeros([BLOCK_C, BLOCK_Q], dtype)
+    right_reached = tl.zeros([BLOCK_C, BLOCK_Q], dtype)
+    for u in range(first_u, last_u + 1):
+        is_before, is_after = is_cell & (i >= u), is_cell & (i + width + u <= length)
+        parents, siblings = base + first_cell(width + u, longest) + i, base + first_cell(u, longest) + i
+        given_row = s * given_per_sentence + first_cell(width + u, longest) - given_first + i
+        exponent = tl.load(parent_exponents_ptr + parents, mask=is_after, other=EMPTY) \
+            + tl.load(exponents_ptr + siblings + width, mask=is_after, other=EMPTY)
+        is_wanted = is_after[:, None] & is_left_pair[None, :]
+        given = tl.load(given_ptr + (given_row * given_size)[:, None] + left_given[None, :], mask=is_wanted, other=0.0)
+        alpha = tl.load(alpha_ptr + ((siblings + width) * row_size)[:, None] + right_sibling[None, :], mask=is_wanted,
+                        other=0.0)
+        left_total += (given * alpha) * power_of_two(exponent - top, dtype)[:, None]
+        left_reached = tl.maximum(left_reached, tl.minimum(given, alpha))
+        exponent = tl.load(parent_exponents_ptr + parents - u, mask=is_before, other=EMPTY) \
+            + tl.load(exponents_ptr + siblings - u, mask=is_before, other=EMPTY)
+        is_wanted = is_before[:, None] & is_right_pair[None, :]
+        given = tl.load(given_ptr + ((given_row - u) * given_size)[:, None] + right_given[None, :], mask=is_wanted,
+                        other=0.0)
+        alpha = tl.load(alpha_ptr + ((siblings - u) * row_size)[:, None] + left_sibling[None, :], mask=is_wanted,
+                        other=0.0)
+        right_total += (given * alpha) * power_of_two(exponent - top, dtype)[:, None]
+        right_reached = tl.maximum(right_reached, tl.minimum(given, alpha))
+
+    is_left_lost = (left_reached > 0.0) & (left_total < TINY)
+    is_right_lost = (right_reached > 0.0) & (right_total < TINY)
+    left_wanted, right_wanted = is_cell[:, None] & is_left_pair[None, :], is_cell[:, None] & is_right_pair[None, :]
+    if IS_PRUNED:
+        row = alpha_ptr + ((base + first_cell(width, longest) + i) * row_size)[:, None]
+        is_left_lost &= tl.load(row + left_sibling[None, :], mask=left_wanted, other=0.0) > 0.0
+        is_right_lost &= tl.load(row + right_sibling[None, :], mask=right_wanted, other=0.0) > 0.0
+    report(status_ptr, s, is_cell, is_left_lost | is_right_lost)
+    row = pulled_ptr + (n.to(tl.int64) * n_columns)[:, None] + q[None, :]
+    tl.store(row + left_column, left_total, mask=left_wanted)
+    tl.store(row + right_column, right_total, mask=right_wanted)
+    if tl.program_id(1) == 0:
+        tl.store(pulled_exponents_ptr + n, top, mask=is_cell)
+
+
+# ---- what is read back -----------------------------------------------------------------------------------------------
+
+
+@triton.jit(do_not_specialize=["n_sentences", "longest", "width", "n_symbols"])
+def largest_marginals(alpha_ptr, exponents_ptr, beta_ptr, outside_exponents_ptr, lengths_ptr, z_ptr, z_exponents_ptr,
+                      scores_ptr, n_sentences, longest, width, n_symbols, row_size, BLOCK_C: tl.constexpr,
+                      BLOCK_S: tl.constexpr):
+    """scores(cell) = max over symbols of alpha beta / Z, for the cells of a width; 0 where Z is 0."""
+    _, s, i, _, is_cell = cells_of_program(lengths_ptr, n_sentences, longest - width + 1, width, BLOCK_C)
+    cell = s * first_cell(longest + 1, longest) + first_cell(width, longest) + i
+    largest = tl.zeros([BLOCK_C], tl.float64)
+    for begin in range(0, n_symbols, BLOCK_S):
+        symbol = begin + tl.arange(0, BLOCK_S)
+        is_wanted = is_cell[:, None] & (symbol < n_symbols)[None, :]
+        place = (cell * row_size)[:, None] + symbol[None, :]
+        product = tl.load(alpha_ptr + place, mask=is_wanted, other=0.0) \
+            * tl.load(beta_ptr + place, mask=is_wanted, other=0.0)
+        largest = tl.maximum(largest, tl.max(product, axis=1).to(tl.float64))
+    z = tl.load(z_ptr + s, mask=is_cell, other=0.0)
+    exponent = tl.load(exponents_ptr + cell, mask=is_cell, other=EMPTY) \
+        + tl.load(outside_exponents_ptr + cell, mask=is_cell, other=EMPTY) \
+        - tl.load(z_exponents_ptr + s, mask=is_cell, other=0)
+    is_possible = (z > 0.0) & (largest > 0.0)
+    score = (largest / tl.where(is_possible, z, 1.0)) * power_of_two(tl.minimum(exponent, 1023), tl.float64)
+    tl.store(scores_ptr + cell, tl.where(is_possible, score, 0.0), mask=is_cell)
