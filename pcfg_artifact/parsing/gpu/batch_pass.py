@@ -11,6 +11,7 @@ from pcfg_artifact.parsing.chart_index import n_cells
 from pcfg_artifact.parsing.gpu import kernels
 from pcfg_artifact.parsing.gpu.row_sums import DeviceRules, Pairs, RowSum
 
+SPLITS = 4  # that a program multiplies at once
 FUSED = True  # a product and a sum in one rounding; said, because the default of Triton changes from 3.9 to 3.10
 
 
@@ -65,6 +66,8 @@ class BatchPass:
         self.device = leaves.device
         self.n_launches = 0
         self.n_cells = n_cells(self.longest)
+        widths = torch.arange(self.longest + 2)
+        self.first = ((widths - 1) * (2 * self.longest - widths + 2) // 2).to(torch.int32).to(self.device)
         self.status = torch.zeros(self.n_sentences, dtype=torch.int32, device=self.device)
         self.alpha, self.exponents = self._chart()
         self._set_leaves(leaves)
@@ -165,7 +168,7 @@ class BatchPass:
         scores = torch.zeros((self.n_sentences, self.n_cells), dtype=torch.float64, device=self.device)
         for width in range(1, self.longest + 1):
             self._launch(kernels.largest_marginals, width, 1, self.blocks.cells, self.alpha, self.exponents, self.beta,
-                         self.outside_exponents, self.lengths, z, z_exponents, scores, self.n_sentences, self.longest,
+                         self.outside_exponents, self.first, self.lengths, z, z_exponents, scores, self.n_sentences, self.longest,
                          width, self._n_symbols(width), self.rules.row_size, BLOCK_S=self.blocks.symbols)
         return scores
 
@@ -197,10 +200,10 @@ class BatchPass:
 
     def _multiply(self, pairs: Pairs, width: int, first_u: int, last_u: int, is_best: bool) -> None:
         self._launch(kernels.multiply_pairs, width, triton.cdiv(pairs.n, self.blocks.pairs), self.blocks.cells,
-                     self.alpha, self.exponents, self.lengths, self.status, pairs.left, pairs.right, self.scratch,
+                     self.alpha, self.exponents, self.first, self.lengths, self.status, pairs.left, pairs.right, self.scratch,
                      self.scratch_exponents, self.n_sentences, self.longest, width, first_u, last_u, pairs.n,
                      self.rules.n_columns, self.rules.row_size, TINY=self.form.tiny, IS_BEST=is_best,
-                     BLOCK_Q=self.blocks.pairs)
+                     BLOCK_U=SPLITS, BLOCK_Q=self.blocks.pairs)
 
     def _sum(self, row_sum: RowSum, width: int, out: Rows, terms: Rows | None,
              edges: tuple[torch.Tensor, torch.Tensor, int, int, int, int] | None = None,
@@ -214,8 +217,8 @@ class BatchPass:
         source = terms or out
         values, exponents, *shifts = edges if edges is not None else (self.alpha, self.exponents, 0, 0, 0, 0)
         self._launch(
-            kernels.sum_rows, width, row_sum.n_slices, self.blocks.sum_cells, out.values, out.exponents, self.lengths,
-            self.status, row_sum.symbol, term_list.first, term_list.index, term_list.other, source.values,
+            kernels.sum_rows, width, row_sum.n_slices, self.blocks.sum_cells, out.values, out.exponents, self.first,
+            self.lengths, self.status, row_sum.symbol, term_list.first, term_list.index, term_list.other, source.values,
             source.exponents, right.first, right.index, right.other, self.right_words, left.first, left.index,
             left.other, self.left_words, values, exponents, self.exponents, self.alpha,
             self.status if self.forbidden is None else self.forbidden, self.rules.root_inner if root is None else root,
@@ -227,7 +230,7 @@ class BatchPass:
             IS_CHART=is_chart, BLOCK_A=row_sum.rows, BLOCK_R=row_sum.columns)
 
     def _normalise(self, chart: torch.Tensor, exponents: torch.Tensor, width: int) -> None:
-        self._launch(kernels.normalise, width, 1, self.blocks.cells, chart, exponents, self.lengths, self.status,
+        self._launch(kernels.normalise, width, 1, self.blocks.cells, chart, exponents, self.first, self.lengths, self.status,
                      self.n_sentences, self.longest, width, self._n_symbols(width), self.rules.row_size,
                      BIAS=self.form.bias, SMALLEST=self.form.smallest, BLOCK_S=self.blocks.symbols)
 
@@ -250,7 +253,7 @@ class BatchPass:
                  width: int, first_u: int, last_u: int, left_column: int, right_column: int, is_pruned: bool) -> None:
         values, per_sentence, first, size = given
         self._launch(kernels.pull_from_parents, width, triton.cdiv(max(n), self.blocks.pairs), self.blocks.cells,
-                     values, self.outside_exponents, self.alpha, self.exponents, self.lengths, self.status, *of,
+                     values, self.outside_exponents, self.alpha, self.exponents, self.first, self.lengths, self.status, *of,
                      self.scratch, self.scratch_exponents, self.n_sentences, self.longest, width, first_u, last_u,
                      per_sentence, first, size, *n, self.rules.n_columns, left_column, right_column,
-                     self.rules.row_size, TINY=self.form.tiny, IS_PRUNED=is_pruned, BLOCK_Q=self.blocks.pairs)
+                     self.rules.row_size, TINY=self.form.tiny, IS_PRUNED=is_pruned, BLOCK_U=SPLITS, BLOCK_Q=self.blocks.pairs)

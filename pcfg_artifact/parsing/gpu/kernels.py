@@ -2,7 +2,7 @@
 
 Legend.  A *row* holds the values of all symbols over one span: mantissas, with one exponent for all of them, so that a
 value is row[a] * 2^exponent and the largest mantissa of a row lies between 2^BIAS and 2^(BIAS + 1).  Rows of a sentence
-are ordered by width, then by start (`first_cell`), for the longest sentence of the batch; those of shorter ones that
+are ordered by width, then by start, for the longest sentence of the batch; those of shorter ones that
 stick out are never read.  i start, u width of a child, q pair of children, e edge (A, B) of the rules of a word.
 
 A program has BLOCK_C cells of one width, of any sentences, and a block of pairs or symbols.  Nothing is scattered and
@@ -19,12 +19,7 @@ import triton
 import triton.language as tl
 
 EMPTY = tl.constexpr(-(1 << 26))  # exponent of a row without any value: never the largest of a sum
-
-
-@triton.jit
-def first_cell(width, longest):
-    """Number of the first cell of a width: there are this many narrower ones."""
-    return (width - 1) * (2 * longest - width + 2) // 2
+SPLITS = tl.constexpr(32)  # whose exponents a program looks at together
 
 
 @triton.jit
@@ -67,47 +62,59 @@ def report(status_ptr, s, is_cell, is_lost):
 # ---- the inside pass -------------------------------------------------------------------------------------------------
 
 
+@triton.jit
+def split_exponents(exponents_ptr, first_ptr, start, u, width, is_cell, end_u):
+    """The cells of both children (C, U) for splits after u words, and the sum of their exponents."""
+    is_split = is_cell[:, None] & (u < end_u)[None, :]
+    left_cell = start + tl.load(first_ptr + u, mask=u < end_u, other=0)[None, :]
+    right_cell = start + (tl.load(first_ptr + (width - u), mask=u < end_u, other=0) + u)[None, :]
+    exponent = tl.load(exponents_ptr + left_cell, mask=is_split, other=EMPTY) \
+        + tl.load(exponents_ptr + right_cell, mask=is_split, other=EMPTY)
+    return left_cell, right_cell, exponent
+
+
 @triton.jit(do_not_specialize=["n_sentences", "longest", "width", "first_u", "last_u"])
-def multiply_pairs(alpha_ptr, exponents_ptr, lengths_ptr, status_ptr, left_ptr, right_ptr, products_ptr,
+def multiply_pairs(alpha_ptr, exponents_ptr, first_ptr, lengths_ptr, status_ptr, left_ptr, right_ptr, products_ptr,
                    product_exponents_ptr, n_sentences, longest, width, first_u, last_u, n_pairs, n_columns, row_size,
-                   TINY: tl.constexpr, IS_BEST: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_Q: tl.constexpr):
+                   TINY: tl.constexpr, IS_BEST: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_U: tl.constexpr,
+                   BLOCK_Q: tl.constexpr):
     """products(q) = sum over u of alpha(B, i, i + u) alpha(C, i + u, i + width), or the largest term.
 
     Their exponent is the largest of all splits of the cell, those beside a word included.
     """
     dtype: tl.constexpr = alpha_ptr.dtype.element_ty
-    n_starts = longest - width + 1
-    n, s, i, _, is_cell = cells_of_program(lengths_ptr, n_sentences, n_starts, width, BLOCK_C)
+    n, s, i, _, is_cell = cells_of_program(lengths_ptr, n_sentences, longest - width + 1, width, BLOCK_C)
     q = tl.program_id(1) * BLOCK_Q + tl.arange(0, BLOCK_Q)
     is_pair = q < n_pairs
-    left = tl.load(left_ptr + q, mask=is_pair, other=0).to(tl.int32)
-    right = tl.load(right_ptr + q, mask=is_pair, other=0).to(tl.int32)
-    is_wanted = is_cell[:, None] & is_pair[None, :]
-    base = s * first_cell(longest + 1, longest)
+    left = tl.load(left_ptr + q, mask=is_pair, other=0).to(tl.int32)[None, None, :]
+    right = tl.load(right_ptr + q, mask=is_pair, other=0).to(tl.int32)[None, None, :]
+    start = (s * tl.load(first_ptr + longest + 1) + i)[:, None]  # a cell is this, and the first of its width
 
     top = tl.full([BLOCK_C], 2 * EMPTY, tl.int32)
-    for u in range(1, width):
-        left_exponent = tl.load(exponents_ptr + base + first_cell(u, longest) + i, mask=is_cell, other=EMPTY)
-        right_exponent = tl.load(exponents_ptr + base + first_cell(width - u, longest) + i + u, mask=is_cell,
-                                 other=EMPTY)
-        top = tl.maximum(top, left_exponent + right_exponent)
+    for begin in range(1, width, SPLITS):
+        u = begin + tl.arange(0, SPLITS)
+        exponent = split_exponents(exponents_ptr, first_ptr, start, u, width, is_cell, width)[2]
+        top = tl.maximum(top, tl.max(exponent, axis=1))
 
-    total = tl.zeros([BLOCK_C, BLOCK_Q], dtype)
-    reached = tl.zeros([BLOCK_C, BLOCK_Q], dtype)
-    for u in range(first_u, last_u + 1):
-        left_cell, right_cell = base + first_cell(u, longest) + i, base + first_cell(width - u, longest) + i + u
-        exponent = tl.load(exponents_ptr + left_cell, mask=is_cell, other=EMPTY) \
-            + tl.load(exponents_ptr + right_cell, mask=is_cell, other=EMPTY)
-        alpha_left = tl.load(alpha_ptr + (left_cell * row_size)[:, None] + left[None, :], mask=is_wanted, other=0.0)
-        alpha_right = tl.load(alpha_ptr + (right_cell * row_size)[:, None] + right[None, :], mask=is_wanted, other=0.0)
-        term = (alpha_left * alpha_right) * power_of_two(exponent - top, dtype)[:, None]
+    total = tl.zeros([BLOCK_C, BLOCK_U, BLOCK_Q], dtype)
+    reached = tl.zeros([BLOCK_C, BLOCK_U, BLOCK_Q], dtype)
+    for begin in range(first_u, last_u + 1, BLOCK_U):
+        u = begin + tl.arange(0, BLOCK_U)
+        left_cell, right_cell, exponent = split_exponents(exponents_ptr, first_ptr, start, u, width, is_cell,
+                                                          last_u + 1)
+        is_wanted = (is_cell[:, None] & (u <= last_u)[None, :])[:, :, None] & is_pair[None, None, :]
+        alpha_left = tl.load(alpha_ptr + (left_cell * row_size)[:, :, None] + left, mask=is_wanted, other=0.0)
+        alpha_right = tl.load(alpha_ptr + (right_cell * row_size)[:, :, None] + right, mask=is_wanted, other=0.0)
+        term = (alpha_left * alpha_right) * power_of_two(exponent - top[:, None], dtype)[:, :, None]
         if IS_BEST:
             total = tl.maximum(total, term)
         else:
             total += term
         reached = tl.maximum(reached, tl.minimum(alpha_left, alpha_right))
-    report(status_ptr, s, is_cell, (reached > 0.0) & (total < TINY))
-    tl.store(products_ptr + (n.to(tl.int64) * n_columns)[:, None] + q[None, :], total, mask=is_wanted)
+    product = tl.max(total, axis=1) if IS_BEST else tl.sum(total, axis=1)
+    report(status_ptr, s, is_cell, (tl.max(reached, axis=1) > 0.0) & (product < TINY))
+    tl.store(products_ptr + (n.to(tl.int64) * n_columns)[:, None] + q[None, :], product,
+             mask=is_cell[:, None] & is_pair[None, :])
     if tl.program_id(1) == 0:
         tl.store(product_exponents_ptr + n, top, mask=is_cell)
 
@@ -150,7 +157,7 @@ def add_edges(total, reached, word_row, row, slice_, first_ptr, edge_ptr, other_
 
 @triton.jit(do_not_specialize=["n_sentences", "longest", "width", "out_per_sentence", "out_first", "terms_per_sentence",
                                "terms_first", "edge_width", "right_word", "left_word", "left_start"])
-def sum_rows(out_ptr, out_exponents_ptr, lengths_ptr, status_ptr, symbol_ptr, first_ptr, index_ptr, weight_ptr,
+def sum_rows(out_ptr, out_exponents_ptr, first_cell_ptr, lengths_ptr, status_ptr, symbol_ptr, first_ptr, index_ptr, weight_ptr,
              terms_ptr, term_exponents_ptr, right_first_ptr, right_edge_ptr, right_other_ptr, right_words_ptr,
              left_first_ptr, left_edge_ptr, left_other_ptr, left_words_ptr, edge_values_ptr, edge_exponents_ptr,
              word_exponents_ptr, alpha_ptr, forbidden_ptr, root_ptr,
@@ -169,14 +176,14 @@ def sum_rows(out_ptr, out_exponents_ptr, lengths_ptr, status_ptr, symbol_ptr, fi
     dtype: tl.constexpr = out_ptr.dtype.element_ty
     n, s, i, length, is_cell = cells_of_program(lengths_ptr, n_sentences, longest - width + 1, width, BLOCK_C)
     slice_ = tl.program_id(1)
-    n_cells = first_cell(longest + 1, longest)
+    n_cells = tl.load(first_cell_ptr + longest + 1)
     top = tl.full([BLOCK_C], 2 * EMPTY, tl.int32)
     terms_row = s * terms_per_sentence + terms_first + i
     if HAS_TERMS:
         terms_top = tl.load(term_exponents_ptr + terms_row, mask=is_cell, other=2 * EMPTY)
         top = tl.maximum(top, terms_top)
     if HAS_EDGES:
-        beside_right = s * n_cells + first_cell(edge_width, longest) + i
+        beside_right = s * n_cells + tl.load(first_cell_ptr + edge_width) + i
         beside_left = beside_right + left_start
         is_right = is_cell & (i + edge_width <= length)
         is_left = is_cell & (i + left_start >= 0) & (i + left_start + edge_width <= length)
@@ -225,12 +232,12 @@ def sum_rows(out_ptr, out_exponents_ptr, lengths_ptr, status_ptr, symbol_ptr, fi
 
 
 @triton.jit(do_not_specialize=["n_sentences", "longest", "width", "n_symbols"])
-def normalise(chart_ptr, exponents_ptr, lengths_ptr, status_ptr, n_sentences, longest, width, n_symbols, row_size,
+def normalise(chart_ptr, exponents_ptr, first_ptr, lengths_ptr, status_ptr, n_sentences, longest, width, n_symbols, row_size,
               BIAS: tl.constexpr, SMALLEST: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_S: tl.constexpr):
     """Move the largest mantissa of every row of a width to 2^BIAS, exactly: all are multiplied by a power of two."""
     dtype: tl.constexpr = chart_ptr.dtype.element_ty
     _, s, i, _, is_cell = cells_of_program(lengths_ptr, n_sentences, longest - width + 1, width, BLOCK_C)
-    cell = s * first_cell(longest + 1, longest) + first_cell(width, longest) + i
+    cell = s * tl.load(first_ptr + longest + 1) + tl.load(first_ptr + width) + i
     largest = tl.zeros([BLOCK_C], dtype)
     least = tl.full([BLOCK_C], float("inf"), dtype)
     for begin in range(0, n_symbols, BLOCK_S):
@@ -258,13 +265,41 @@ def normalise(chart_ptr, exponents_ptr, lengths_ptr, status_ptr, n_sentences, lo
 # ---- the outside pass ------------------------------------------------------------------------------------------------
 
 
+@triton.jit
+def parent_exponents(parent_exponents_ptr, exponents_ptr, first_ptr, base, i, length, u, width, is_cell, end_u):
+    """Of a cell as a left child beside siblings of u words, and as a right child: which there are (C, U), the cell of
+    the parent, that of the sibling, and the sum of their exponents.
+    """
+    is_width = (u < end_u)[None, :]
+    is_after = is_cell[:, None] & is_width & (i[:, None] + width + u[None, :] <= length[:, None])
+    is_before = is_cell[:, None] & is_width & (i[:, None] >= u[None, :])
+    parent = (base + i)[:, None] + tl.load(first_ptr + (width + u), mask=u < end_u, other=0)[None, :]
+    sibling = (base + i)[:, None] + tl.load(first_ptr + u, mask=u < end_u, other=0)[None, :]
+    as_left = tl.load(parent_exponents_ptr + parent, mask=is_after, other=EMPTY) \
+        + tl.load(exponents_ptr + (sibling + width), mask=is_after, other=EMPTY)
+    as_right = tl.load(parent_exponents_ptr + (parent - u[None, :]), mask=is_before, other=EMPTY) \
+        + tl.load(exponents_ptr + (sibling - u[None, :]), mask=is_before, other=EMPTY)
+    return is_after, is_before, parent, sibling, as_left, as_right
+
+
+@triton.jit
+def pull(total, reached, given_ptr, given_row, given_size, given, alpha_ptr, sibling_row, row_size, sibling, is_wanted,
+         factor):
+    """total += given * factor * alpha, of tiles (C, U, Q), and whether there was a term."""
+    parent = tl.load(given_ptr + (given_row * given_size)[:, :, None] + given[None, None, :], mask=is_wanted, other=0.0)
+    alpha = tl.load(alpha_ptr + (sibling_row * row_size)[:, :, None] + sibling[None, None, :], mask=is_wanted,
+                    other=0.0)
+    return total + (parent * alpha) * factor[:, :, None], tl.maximum(reached, tl.minimum(parent, alpha))
+
+
 @triton.jit(do_not_specialize=["n_sentences", "longest", "width", "first_u", "last_u", "given_per_sentence",
                                "given_first"])
-def pull_from_parents(given_ptr, parent_exponents_ptr, alpha_ptr, exponents_ptr, lengths_ptr, status_ptr,
+def pull_from_parents(given_ptr, parent_exponents_ptr, alpha_ptr, exponents_ptr, first_ptr, lengths_ptr, status_ptr,
                       left_given_ptr, right_sibling_ptr, right_given_ptr, left_sibling_ptr, pulled_ptr,
                       pulled_exponents_ptr, n_sentences, longest, width, first_u, last_u, given_per_sentence,
                       given_first, given_size, n_left, n_right, n_columns, left_column, right_column, row_size,
-                      TINY: tl.constexpr, IS_PRUNED: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_Q: tl.constexpr):
+                      TINY: tl.constexpr, IS_PRUNED: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_U: tl.constexpr,
+                      BLOCK_Q: tl.constexpr):
     """What the larger spans around a cell give it as a left child (i, width) beside right siblings of width u, and as a
     right child beside left siblings: for every pair, or for every edge of its word.
 
@@ -281,55 +316,45 @@ def pull_from_parents(given_ptr, parent_exponents_ptr, alpha_ptr, exponents_ptr,
     right_given = tl.load(right_given_ptr + q, mask=is_right_pair, other=0).to(tl.int32)
     right_sibling = tl.load(right_sibling_ptr + q, mask=is_left_pair, other=0).to(tl.int32)
     left_sibling = tl.load(left_sibling_ptr + q, mask=is_right_pair, other=0).to(tl.int32)
-    base = s * first_cell(longest + 1, longest)
+    base = s * tl.load(first_ptr + longest + 1)
 
     top = tl.full([BLOCK_C], 2 * EMPTY, tl.int32)
-    for u in range(1, longest - width + 1):
-        is_before, is_after = is_cell & (i >= u), is_cell & (i + width + u <= length)
-        parents, siblings = base + first_cell(width + u, longest) + i, base + first_cell(u, longest) + i
-        as_left = tl.load(parent_exponents_ptr + parents, mask=is_after, other=EMPTY) \
-            + tl.load(exponents_ptr + siblings + width, mask=is_after, other=EMPTY)
-        as_right = tl.load(parent_exponents_ptr + parents - u, mask=is_before, other=EMPTY) \
-            + tl.load(exponents_ptr + siblings - u, mask=is_before, other=EMPTY)
-        top = tl.maximum(top, tl.maximum(as_left, as_right))
+    for begin in range(1, longest - width + 1, SPLITS):
+        u = begin + tl.arange(0, SPLITS)
+        _, _, _, _, as_left, as_right = parent_exponents(
+            parent_exponents_ptr, exponents_ptr, first_ptr, base, i, length, u, width, is_cell, longest - width + 1)
+        top = tl.maximum(top, tl.max(tl.maximum(as_left, as_right), axis=1))
 
-    left_total = tl.zeros([BLOCK_C, BLOCK_Q], dtype)
-    left_reached = tl.zeros([BLOCK_C, BLOCK_Q], dtype)
-    right_total = tl.zeros([BLOCK_C, BLOCK_Q], dtype)
-    right_reached = tl.zeros([BLOCK_C, BLOCK_Q], dtype)
-    for u in range(first_u, last_u + 1):
-        is_before, is_after = is_cell & (i >= u), is_cell & (i + width + u <= length)
-        parents, siblings = base + first_cell(width + u, longest) + i, base + first_cell(u, longest) + i
-        given_row = s * given_per_sentence + first_cell(width + u, longest) - given_first + i
-        exponent = tl.load(parent_exponents_ptr + parents, mask=is_after, other=EMPTY) \
-            + tl.load(exponents_ptr + siblings + width, mask=is_after, other=EMPTY)
-        is_wanted = is_after[:, None] & is_left_pair[None, :]
-        given = tl.load(given_ptr + (given_row * given_size)[:, None] + left_given[None, :], mask=is_wanted, other=0.0)
-        alpha = tl.load(alpha_ptr + ((siblings + width) * row_size)[:, None] + right_sibling[None, :], mask=is_wanted,
-                        other=0.0)
-        left_total += (given * alpha) * power_of_two(exponent - top, dtype)[:, None]
-        left_reached = tl.maximum(left_reached, tl.minimum(given, alpha))
-        exponent = tl.load(parent_exponents_ptr + parents - u, mask=is_before, other=EMPTY) \
-            + tl.load(exponents_ptr + siblings - u, mask=is_before, other=EMPTY)
-        is_wanted = is_before[:, None] & is_right_pair[None, :]
-        given = tl.load(given_ptr + ((given_row - u) * given_size)[:, None] + right_given[None, :], mask=is_wanted,
-                        other=0.0)
-        alpha = tl.load(alpha_ptr + ((siblings - u) * row_size)[:, None] + left_sibling[None, :], mask=is_wanted,
-                        other=0.0)
-        right_total += (given * alpha) * power_of_two(exponent - top, dtype)[:, None]
-        right_reached = tl.maximum(right_reached, tl.minimum(given, alpha))
+    left_total = tl.zeros([BLOCK_C, BLOCK_U, BLOCK_Q], dtype)
+    left_reached = tl.zeros([BLOCK_C, BLOCK_U, BLOCK_Q], dtype)
+    right_total = tl.zeros([BLOCK_C, BLOCK_U, BLOCK_Q], dtype)
+    right_reached = tl.zeros([BLOCK_C, BLOCK_U, BLOCK_Q], dtype)
+    for begin in range(first_u, last_u + 1, BLOCK_U):
+        u = begin + tl.arange(0, BLOCK_U)
+        is_after, is_before, parent, sibling, as_left, as_right = parent_exponents(
+            parent_exponents_ptr, exponents_ptr, first_ptr, base, i, length, u, width, is_cell, last_u + 1)
+        given_row = parent + (s * given_per_sentence - base - given_first)[:, None]
+        left_total, left_reached = pull(
+            left_total, left_reached, given_ptr, given_row, given_size, left_given, alpha_ptr, sibling + width,
+            row_size, right_sibling, is_after[:, :, None] & is_left_pair[None, None, :],
+            power_of_two(as_left - top[:, None], dtype))
+        right_total, right_reached = pull(
+            right_total, right_reached, given_ptr, given_row - u[None, :], given_size, right_given, alpha_ptr,
+            sibling - u[None, :], row_size, left_sibling, is_before[:, :, None] & is_right_pair[None, None, :],
+            power_of_two(as_right - top[:, None], dtype))
 
-    is_left_lost = (left_reached > 0.0) & (left_total < TINY)
-    is_right_lost = (right_reached > 0.0) & (right_total < TINY)
+    left_pulled, right_pulled = tl.sum(left_total, axis=1), tl.sum(right_total, axis=1)
+    is_left_lost = (tl.max(left_reached, axis=1) > 0.0) & (left_pulled < TINY)
+    is_right_lost = (tl.max(right_reached, axis=1) > 0.0) & (right_pulled < TINY)
     left_wanted, right_wanted = is_cell[:, None] & is_left_pair[None, :], is_cell[:, None] & is_right_pair[None, :]
     if IS_PRUNED:
-        row = alpha_ptr + ((base + first_cell(width, longest) + i) * row_size)[:, None]
+        row = alpha_ptr + ((base + tl.load(first_ptr + width) + i) * row_size)[:, None]
         is_left_lost &= tl.load(row + left_sibling[None, :], mask=left_wanted, other=0.0) > 0.0
         is_right_lost &= tl.load(row + right_sibling[None, :], mask=right_wanted, other=0.0) > 0.0
     report(status_ptr, s, is_cell, is_left_lost | is_right_lost)
     row = pulled_ptr + (n.to(tl.int64) * n_columns)[:, None] + q[None, :]
-    tl.store(row + left_column, left_total, mask=left_wanted)
-    tl.store(row + right_column, right_total, mask=right_wanted)
+    tl.store(row + left_column, left_pulled, mask=left_wanted)
+    tl.store(row + right_column, right_pulled, mask=right_wanted)
     if tl.program_id(1) == 0:
         tl.store(pulled_exponents_ptr + n, top, mask=is_cell)
 
@@ -338,12 +363,12 @@ def pull_from_parents(given_ptr, parent_exponents_ptr, alpha_ptr, exponents_ptr,
 
 
 @triton.jit(do_not_specialize=["n_sentences", "longest", "width", "n_symbols"])
-def largest_marginals(alpha_ptr, exponents_ptr, beta_ptr, outside_exponents_ptr, lengths_ptr, z_ptr, z_exponents_ptr,
+def largest_marginals(alpha_ptr, exponents_ptr, beta_ptr, outside_exponents_ptr, first_ptr, lengths_ptr, z_ptr, z_exponents_ptr,
                       scores_ptr, n_sentences, longest, width, n_symbols, row_size, BLOCK_C: tl.constexpr,
                       BLOCK_S: tl.constexpr):
     """scores(cell) = max over symbols of alpha beta / Z, for the cells of a width; 0 where Z is 0."""
     _, s, i, _, is_cell = cells_of_program(lengths_ptr, n_sentences, longest - width + 1, width, BLOCK_C)
-    cell = s * first_cell(longest + 1, longest) + first_cell(width, longest) + i
+    cell = s * tl.load(first_ptr + longest + 1) + tl.load(first_ptr + width) + i
     largest = tl.zeros([BLOCK_C], tl.float64)
     for begin in range(0, n_symbols, BLOCK_S):
         symbol = begin + tl.arange(0, BLOCK_S)
