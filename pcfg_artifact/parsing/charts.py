@@ -48,6 +48,18 @@ def entries_of(chart: SpanChart, i: int, j: int) -> slice:
 
 
 @dataclass(frozen=True, eq=False)
+class SpanScores:
+    """What a Labelled-Recall tree needs of a chart, and its log probability."""
+
+    length: int
+    log_prob: float
+    scores: np.ndarray  # (L+1, L+1)
+
+    def span_scores(self) -> np.ndarray:
+        return self.scores
+
+
+@dataclass(frozen=True, eq=False)
 class Chart:
     """Inside and outside values of one sentence of `length` words, for the entries (A, i, j) that are not impossible.
 
@@ -107,6 +119,20 @@ class Chart:
     def span_scores(self) -> np.ndarray:
         """(L+1, L+1): s(i, j) = max over A of the marginal of (A, i, j)."""
         return span_maxima(self.length, self.offsets, self.entry_marginals)
+
+    def leaf_outside(self, n_interminals: int) -> np.ndarray:
+        """(L, P) outside value of every pre-terminal at its word, each row scaled to sum to 1 (0 where nothing fits)."""
+        starts = np.arange(self.length)
+        leaf_cells = cell_of(starts, starts + 1, self.length)
+        outside = np.zeros((self.length, self.n_nonterminals - n_interminals))
+        for t, (begin, end) in enumerate(zip(self.offsets[leaf_cells], self.offsets[leaf_cells + 1], strict=True)):
+            values, symbols = self.outside[begin:end], self.symbols[begin:end] - n_interminals
+            if self.is_log:
+                peak = values.max(initial=-np.inf)
+                values = np.exp(values - (peak if peak > -np.inf else 0.0))
+            total = values.sum()
+            outside[t, symbols] = values / total if total > 0 else 0.0
+        return outside
 
     # ---- dense arrays, built on access -----------------------------------------------------------------------------
 

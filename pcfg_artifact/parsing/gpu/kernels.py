@@ -90,11 +90,11 @@ def multiply_pairs(alpha_ptr, exponents_ptr, first_ptr, lengths_ptr, status_ptr,
     right = tl.load(right_ptr + q, mask=is_pair, other=0).to(tl.int32)[None, None, :]
     start = (s * tl.load(first_ptr + longest + 1) + i)[:, None]  # a cell is this, and the first of its width
 
-    top = tl.full([BLOCK_C], 2 * EMPTY, tl.int32)
+    tops = tl.full([BLOCK_C, SPLITS], 2 * EMPTY, tl.int32)
     for begin in range(1, width, SPLITS):
         u = begin + tl.arange(0, SPLITS)
-        exponent = split_exponents(exponents_ptr, first_ptr, start, u, width, is_cell, width)[2]
-        top = tl.maximum(top, tl.max(exponent, axis=1))
+        tops = tl.maximum(tops, split_exponents(exponents_ptr, first_ptr, start, u, width, is_cell, width)[2])
+    top = tl.max(tops, axis=1)
 
     total = tl.zeros([BLOCK_C, BLOCK_U, BLOCK_Q], dtype)
     reached = tl.zeros([BLOCK_C, BLOCK_U, BLOCK_Q], dtype)
@@ -238,14 +238,15 @@ def normalise(chart_ptr, exponents_ptr, first_ptr, lengths_ptr, status_ptr, n_se
     dtype: tl.constexpr = chart_ptr.dtype.element_ty
     _, s, i, _, is_cell = cells_of_program(lengths_ptr, n_sentences, longest - width + 1, width, BLOCK_C)
     cell = s * tl.load(first_ptr + longest + 1) + tl.load(first_ptr + width) + i
-    largest = tl.zeros([BLOCK_C], dtype)
-    least = tl.full([BLOCK_C], float("inf"), dtype)
+    values = tl.zeros([BLOCK_C, BLOCK_S], dtype)
+    possible = tl.full([BLOCK_C, BLOCK_S], float("inf"), dtype)
     for begin in range(0, n_symbols, BLOCK_S):
         symbol = begin + tl.arange(0, BLOCK_S)
         value = tl.load(chart_ptr + (cell * row_size)[:, None] + symbol[None, :],
                         mask=is_cell[:, None] & (symbol < n_symbols)[None, :], other=0.0)
-        largest = tl.maximum(largest, tl.max(value, axis=1))
-        least = tl.minimum(least, tl.min(tl.where(value > 0.0, value, float("inf")), axis=1))
+        values = tl.maximum(values, value)
+        possible = tl.minimum(possible, tl.where(value > 0.0, value, float("inf")))
+    largest, least = tl.max(values, axis=1), tl.min(possible, axis=1)
     is_filled = largest > 0.0
     shift = tl.where(is_filled, BIAS - exponent_of(largest), 0)
     first_factor = power_of_two(shift >> 1, dtype)  # in two steps: one power may not be a number of this type
@@ -318,12 +319,13 @@ def pull_from_parents(given_ptr, parent_exponents_ptr, alpha_ptr, exponents_ptr,
     left_sibling = tl.load(left_sibling_ptr + q, mask=is_right_pair, other=0).to(tl.int32)
     base = s * tl.load(first_ptr + longest + 1)
 
-    top = tl.full([BLOCK_C], 2 * EMPTY, tl.int32)
+    tops = tl.full([BLOCK_C, SPLITS], 2 * EMPTY, tl.int32)
     for begin in range(1, longest - width + 1, SPLITS):
         u = begin + tl.arange(0, SPLITS)
         _, _, _, _, as_left, as_right = parent_exponents(
             parent_exponents_ptr, exponents_ptr, first_ptr, base, i, length, u, width, is_cell, longest - width + 1)
-        top = tl.maximum(top, tl.max(tl.maximum(as_left, as_right), axis=1))
+        tops = tl.maximum(tops, tl.maximum(as_left, as_right))
+    top = tl.max(tops, axis=1)
 
     left_total = tl.zeros([BLOCK_C, BLOCK_U, BLOCK_Q], dtype)
     left_reached = tl.zeros([BLOCK_C, BLOCK_U, BLOCK_Q], dtype)
@@ -369,14 +371,15 @@ def largest_marginals(alpha_ptr, exponents_ptr, beta_ptr, outside_exponents_ptr,
     """scores(cell) = max over symbols of alpha beta / Z, for the cells of a width; 0 where Z is 0."""
     _, s, i, _, is_cell = cells_of_program(lengths_ptr, n_sentences, longest - width + 1, width, BLOCK_C)
     cell = s * tl.load(first_ptr + longest + 1) + tl.load(first_ptr + width) + i
-    largest = tl.zeros([BLOCK_C], tl.float64)
+    products = tl.zeros([BLOCK_C, BLOCK_S], alpha_ptr.dtype.element_ty)
     for begin in range(0, n_symbols, BLOCK_S):
         symbol = begin + tl.arange(0, BLOCK_S)
         is_wanted = is_cell[:, None] & (symbol < n_symbols)[None, :]
         place = (cell * row_size)[:, None] + symbol[None, :]
         product = tl.load(alpha_ptr + place, mask=is_wanted, other=0.0) \
             * tl.load(beta_ptr + place, mask=is_wanted, other=0.0)
-        largest = tl.maximum(largest, tl.max(product, axis=1).to(tl.float64))
+        products = tl.maximum(products, product)
+    largest = tl.max(products, axis=1).to(tl.float64)
     z = tl.load(z_ptr + s, mask=is_cell, other=0.0)
     exponent = tl.load(exponents_ptr + cell, mask=is_cell, other=EMPTY) \
         + tl.load(outside_exponents_ptr + cell, mask=is_cell, other=EMPTY) \
