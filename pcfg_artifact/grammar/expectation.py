@@ -79,6 +79,21 @@ def expected_length(grammar: PCFG) -> float:
     return float(expected_counts(grammar)[grammar.n_interminals:].sum())
 
 
+def derivation_entropy(grammar: PCFG) -> float:
+    """Entropy in nats of the trees that the grammar draws, words included: that of every choice, as often as it is
+    expected.  (h(A) = entropy of A's rules + expected h of the children; the system is that of expected counts.)"""
+    if not grammar.is_proper:
+        raise GrammarError("the rules of the grammar do not sum to 1, so that its trees have no entropy; normalise it")
+    heads = np.concatenate([grammar.binary[:, 0], grammar.lexical[:, 0]])
+    prob = np.concatenate([grammar.binary_prob, grammar.lexical_prob])
+    return float(entropy_terms(grammar.root).sum() + expected_counts(grammar)[heads] @ entropy_terms(prob))
+
+
+def entropy_terms(p: np.ndarray) -> np.ndarray:
+    """-p log p, 0 for 0."""
+    return -p * np.log(np.where(p > 0, p, 1.0))
+
+
 def frequencies(grammar: PCFG) -> np.ndarray:
     """(N,) how often each symbol occurs: training counts where the grammar has them, expected counts otherwise."""
     return grammar.symbol_counts if grammar.symbol_counts is not None else expected_counts(grammar)

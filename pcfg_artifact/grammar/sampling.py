@@ -21,6 +21,7 @@ from pcfg_artifact.system.random_streams import derive_seed
 from pcfg_artifact.treebank.tree import Tree
 
 MAX_REJECTIONS = 1_000_000  # for one sentence: a length cap this unlikely is a mistake, not a request
+STEP = np.uint64(0x9E3779B97F4A7C15)  # between the states of a random stream
 
 
 class SampledTrees(Sequence[Tree]):
@@ -42,14 +43,15 @@ class SampledTrees(Sequence[Tree]):
         """Word ids of every sentence."""
         # A tree of L words has 2L - 1 rules.
         offsets = (self.rules.offsets + np.arange(len(self) + 1)) // 2
-        emitted: np.ndarray = self.grammar.lexical[:, 1].astype(token_dtype(self.grammar.n_words))
+        emitted: np.ndarray = self.grammar.lexical[:, 1].astype(id_dtype(self.grammar.n_words))
         words = np.empty(int(offsets[-1]) + 1, emitted.dtype)  # one more, where the words of binary rules would go
         _words(self.rules.values, len(self.grammar.binary), emitted, words)
         return Ragged(words[:-1], offsets)
 
 
-def token_dtype(n_words: int) -> type:
-    return np.uint16 if n_words <= 1 << 16 else np.uint32
+def id_dtype(n_ids: int) -> type:
+    """The smallest type for so many words or rules."""
+    return np.uint16 if n_ids <= 1 << 16 else np.uint32
 
 
 def tree_of_rules(grammar: PCFG, rules: np.ndarray) -> Tree:
@@ -96,7 +98,7 @@ class Sampler:
         probability = np.concatenate([grammar.binary_prob, grammar.lexical_prob])
         self._keep, self._alias = _alias_tables(self._first, probability)
         self._root = np.cumsum(grammar.root / grammar.root.sum())
-        self.rule_dtype = np.uint16 if len(heads) <= 1 << 16 else np.uint32
+        self.rule_dtype = id_dtype(len(heads))
         self._base = uint64(derive_seed(self.seed, "sampler"))
 
     def draw(self, first: int, n: int) -> SampledTrees:
@@ -145,7 +147,7 @@ def _alias_tables(first: np.ndarray, probability: np.ndarray) -> tuple[np.ndarra
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _mix(z):
+def mix(z):
     """Finaliser of splitmix64: a bijection of 64-bit words that looks random."""
     z = (z ^ (z >> uint64(30))) * uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> uint64(27))) * uint64(0x94D049BB133111EB)
@@ -153,9 +155,9 @@ def _mix(z):
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _uniform(state):
+def uniform(state):
     """53 random bits as a float in [0, 1)."""
-    return float(_mix(state) >> uint64(11)) * (1.0 / 9007199254740992.0)
+    return float(mix(state) >> uint64(11)) * (1.0 / 9007199254740992.0)
 
 
 @njit(cache=True, nogil=True)
@@ -170,24 +172,23 @@ def _words(rules, n_binary, emitted, words):
 @njit(cache=True, nogil=True)
 def _draw(base, first_sentence, n, max_length, root_cdf, first, keep, alias, binary, n_binary, rules):
     """Rules of n sentences one after another, their lengths, and the number of rejected draws (-1: gave up)."""
-    step = uint64(0x9E3779B97F4A7C15)
     lengths = np.empty(n, np.int64)
     stack = np.empty(256, np.int32)
     filled, n_rejected = 0, 0
     for s in range(n):
-        state = _mix(base ^ _mix(uint64(first_sentence + s) + step))
+        state = mix(base ^ mix(uint64(first_sentence + s) + STEP))
         begin, in_a_row = filled, 0
         while True:
-            state += step
-            stack[0] = min(np.searchsorted(root_cdf, _uniform(state), side="right"), len(root_cdf) - 1)
+            state += STEP
+            stack[0] = min(np.searchsorted(root_cdf, uniform(state), side="right"), len(root_cdf) - 1)
             height, length, filled = 1, 0, begin
             while height:
                 height -= 1
                 a = stack[height]
-                state += step
-                rule = first[a] + int(_uniform(state) * (first[a + 1] - first[a]))
-                state += step
-                if _uniform(state) >= keep[rule]:
+                state += STEP
+                rule = first[a] + int(uniform(state) * (first[a + 1] - first[a]))
+                state += STEP
+                if uniform(state) >= keep[rule]:
                     rule = alias[rule]
                 if filled == len(rules):
                     rules = np.concatenate((rules, np.empty_like(rules)))

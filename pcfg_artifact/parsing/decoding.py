@@ -88,14 +88,14 @@ def viterbi_trees(grammar: PCFG, sentences: Sequence[Sentence], options: EngineO
                   constraints: Sequence[Constraints] | None = None) -> Iterator[tuple[float, Tree | None]]:
     """The same for every sentence, in order."""
     ids = [word_ids(grammar, sentence) for sentence in sentences]
-    _check_memory(max(map(len, ids), default=0), grammar.n_interminals)
+    check_memory(max(map(len, ids), default=0), grammar.n_interminals)
     forbidden = all_forbidden(grammar, [len(words) for words in ids], constraints)
     found = engine_for(grammar, options).best_trees(leaves_of(grammar, ids), forbidden)
     for words, (log_prob, nodes) in zip(ids, found, strict=True):
         yield log_prob, _tree_of_nodes(grammar, nodes, words) if len(nodes) else None
 
 
-def _check_memory(length: int, n_interminals: int) -> None:
+def check_memory(length: int, n_interminals: int) -> None:
     """Refuse a sentence whose dense chart may not fit, instead of being killed half-way."""
     per_cell = 8 * n_interminals
     needed, available = per_cell * n_cells(length), available_memory()

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from pcfg_artifact.grammar.sampling import SampledTrees, Sampler, token_dtype
+from pcfg_artifact.grammar.sampling import SampledTrees, Sampler, id_dtype
 from pcfg_artifact.run.stage_folder import RaggedWriter
 from pcfg_artifact.system.progress import progress
 from pcfg_artifact.system.ragged import Ragged
@@ -33,7 +33,7 @@ def write_shard(folder: Path, sampler: Sampler, first: int, n: int, *, with_rule
     """Write sentences first .. first + n - 1 to folder/tokens (and folder/rules), streaming block by block."""
     drawn = Drawn()
     with ExitStack() as stack:
-        tokens = stack.enter_context(RaggedWriter(folder / "tokens", token_dtype(sampler.grammar.n_words)))
+        tokens = stack.enter_context(RaggedWriter(folder / "tokens", id_dtype(sampler.grammar.n_words)))
         rules = stack.enter_context(RaggedWriter(folder / "rules", sampler.rule_dtype)) if with_rules else None
         starts = range(first, first + n, BLOCK)
         blocks = _in_order(sampler, starts, first + n, n_workers)
