@@ -57,6 +57,11 @@ class NormalForm:
         self.grammar = self._typed(sums, is_proper=written.is_proper, origin=written)
         self.best = self._typed(largest, is_proper=False, origin=None)
 
+    @property
+    def has_chains(self) -> bool:
+        """Whether a tree in normal form may stand for several trees of the written grammar."""
+        return bool(self._unary)
+
     # ---- from written rules ----------------------------------------------------------------------------------------
 
     def _factor(self, head: str, items: tuple[str | Word, ...], prob: float) -> None:

@@ -48,7 +48,7 @@ class ConditionalSampler:
     lengths, symbols, log_root (R,): what a tree may be at the top, and the log weight of it.
     """
 
-    n_rejected, max_length = 0, None
+    max_length = None
 
     def __init__(self, grammar: PCFG, trees: Forest, words: np.ndarray, lengths: np.ndarray, symbols: np.ndarray,
                  log_root: np.ndarray, base: int) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.expectation import derivation_entropy, entropy_terms
 from pcfg_artifact.grammar.pcfg import PCFG
-from pcfg_artifact.parsing.charts import Chart
+from pcfg_artifact.parsing.charts import Chart, entries_of
 from pcfg_artifact.parsing.engine import each_chart
 from pcfg_artifact.parsing.forest import choice_entropies, forest_of_chart
 from pcfg_artifact.parsing.leaves import Sentence, word_ids
@@ -53,7 +53,7 @@ class SpanEntropies:
         choices = choice_entropies(forest_of_chart(grammar, chart), *at, chart.symbols[used])
         spans = np.zeros((chart.length + 1,) * 2)
         np.add.at(spans, at, chart.entry_marginals[used] * choices)
-        top = np.minimum(chart.entry_marginals[chart.offsets[chart.length - 1]:chart.offsets[chart.length]], 1.0)
+        top = np.minimum(chart.entry_marginals[entries_of(chart, 0, chart.length)], 1.0)
         return cls(float(entropy_terms(top).sum()), spans)
 
 
@@ -90,7 +90,9 @@ def span_pairs(grammar: PCFG, sentence: Sentence, options: EngineOptions = DEFAU
                          "sentence")
     probability = _span_probability(whole)
     joint = np.zeros((len(ids) + 1,) * 4)
-    possible = list(zip(*map(np.ndarray.tolist, np.nonzero(probability)), strict=True))
+    possible = [(int(i), int(j)) for i, j in np.argwhere(probability) if 1 < j - i < len(ids)]
+    for i, j in [(0, len(ids)), *((t, t + 1) for t in range(len(ids)))]:
+        joint[i, j] = probability  # every tree has them
     charts = each_chart(grammar, [ids] * len(possible), options, [{span: True} for span in possible])
     for (i, j), chart in zip(possible, charts, strict=True):
         joint[i, j] = probability[i, j] * _span_probability(chart)

@@ -3,6 +3,11 @@
 Word borders.  The words are joined by one blank and cut into pieces as one text; a piece belongs to the word that holds
 its first character that is no blank.  A blank before a word, which many tokenizers put into the word's first piece, is
 so counted with the word that it precedes; what the model thinks of a border after a word is counted with the next word.
+With border="previous" it is moved to the word before: after every word the border has the probability of all tokens
+that begin a word, and of the end.  It is taken off the next word (or the end) and added to this one, so that
+probabilities of words sum to 1 (Pimentel and Meister 2024, Oh and Schuler 2024).  Tokens begin a word if they are marked
+so (a blank, as most byte-level and sentencepiece tokenizers write it), or if those that do not are marked (##);
+without any mark every token begins a word, and a border is certain.
 The sentence begins after the model's begin token (else its end token) and ends with its end token.
 """
 
@@ -18,6 +23,8 @@ import torch
 from pcfg_artifact.errors import UsageError
 
 COLUMNS = ("model_surprisal_bits", "model_entropy_bits", "model_pieces")
+BLANK = ("Ġ", "▁")  # what a tokenizer writes for the blank before a word
+CONTINUES = "##"  # marks tokens that go on with a word, where those that begin one are not marked
 SAME = 1e-3  # of logits: what a later token may change in an earlier prediction by rounding alone
 
 
@@ -34,7 +41,7 @@ class WordScore:
 class CausalModel:
     """A causal language model and its tokenizer, from a folder on disk."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, border: str = "next") -> None:
         from pcfg_artifact.mlm.encoders import load_causal_lm  # here: it takes seconds
 
         if not (folder / "config.json").is_file():
@@ -47,6 +54,8 @@ class CausalModel:
         self.begin = next((token for token in (self.tokenizer.bos_token_id, self.tokenizer.eos_token_id)
                            if token is not None), None)
         self.end: int | None = self.tokenizer.eos_token_id
+        self.border = border
+        self.begins_word = self._tokens_that_begin_words()
         self.longest = getattr(self.model.config, "max_position_embeddings", None)
         self._check_causal(folder)
 
@@ -57,7 +66,7 @@ class CausalModel:
         end = "not predicted: the tokenizer has no end token" if self.end is None else \
             repr(self.tokenizer.convert_ids_to_tokens(self.end))
         return (f"model: pieces are summed by word; a piece belongs to the word of its first character that is no "
-                f"blank; a sentence begins after {begin}, [END] is {end}; model_entropy_bits is of the first piece")
+                f"blank; a border between words counts to the {self.border} one; a sentence begins after {begin}, [END] is {end}; model_entropy_bits is of the first piece")
 
     def scores(self, words: list[str], read_as: list[str]) -> list[WordScore]:
         """One score a word, and one for the end.
@@ -79,19 +88,35 @@ class CausalModel:
         n_pieces = np.bincount(word_of, minlength=len(words) + 1)
         n_pieces[len(words)] = len(ended)
         surprisal, entropy = np.zeros(len(words) + 1), np.full(len(words) + 1, np.nan)
+        before = np.zeros(len(words) + 1)  # bits of the border before each word
         if len(ids) > 1:
             log_probs = self._log_probs(ids)  # row n predicts token n + 1
             for n, token in enumerate(ids[1:]):
                 piece = n + 1 - len(context)
                 word = word_of[piece] if piece < len(pieces) else len(words)
                 if np.isnan(entropy[word]):
+                    if piece > 0:
+                        before[word] = -np.logaddexp.reduce(log_probs[n, self.begins_word]) / math.log(2)
                     entropy[word] = -(np.exp(log_probs[n]) @ log_probs[n]) / math.log(2)
                 surprisal[word] -= log_probs[n, token] / math.log(2)
+        if self.border == "previous":
+            surprisal += np.append(before[1:], 0.0) - before
         if not context and len(pieces):
             surprisal[word_of[0]] = entropy[word_of[0]] = math.nan
         nothing = WordScore(math.nan, math.nan, 0, "the model has no piece for it")
         return [WordScore(float(s), float(h), int(n)) if n else nothing
                 for s, h, n in zip(surprisal, entropy, n_pieces, strict=True)]
+
+    def _tokens_that_begin_words(self) -> np.ndarray:
+        """(tokens of the model,) whether each begins a word, or is the end."""
+        tokens = self.tokenizer.convert_ids_to_tokens(range(len(self.tokenizer)))
+        begins = np.array([token.startswith(BLANK) for token in tokens])
+        if not begins.any():
+            begins = ~np.array([token.startswith(CONTINUES) for token in tokens])
+        if self.end is not None:
+            begins[self.end] = True
+        n_tokens = self.model.get_output_embeddings().out_features
+        return np.append(begins, np.zeros(max(n_tokens - len(begins), 0), bool))[:n_tokens]
 
     def _ids(self, text: str) -> list[int]:
         return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])

@@ -1,5 +1,9 @@
 """Draw sentences, or trees, from a grammar.
 
+--length 20 or --length 20:30 draws from the exact distribution of sentences with so many words; --max-length from that
+of sentences with at most so many, by drawing longer ones again.  --given draws trees of a sentence (or of every line of
+a file, or of -) by their probability given its words, -n for each, one a line.
+
 Without --out, one sentence (or with --trees one bracketed tree) a line on standard output.  With --out, shards of
 flat arrays: sentence s of a shard is tokens.values[tokens.offsets[s]:tokens.offsets[s + 1]], word ids of the grammar;
 --trees adds the rules of each tree in preorder.  Sentence s of a seed is always the same tree, so trees can also be
@@ -11,11 +15,15 @@ from __future__ import annotations
 import argparse
 import sys
 
+from pcfg_artifact.errors import UsageError
+from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.grammar.sampling import Sampler
+from pcfg_artifact.parsing.tree_draws import ConditionalSampler, LengthSampler, SentenceSampler
 from pcfg_artifact.run import stage_folder
 from pcfg_artifact.system import storage
 from pcfg_artifact.system.machine import available_cores
 from pcfg_artifact.tools.arguments import (
+    LARGEST,
     add_grammar_argument,
     load_grammar,
     named_path,
@@ -23,9 +31,11 @@ from pcfg_artifact.tools.arguments import (
     refuse_unusable_folder,
     refuse_unwritable,
 )
+from pcfg_artifact.tools.parse_trees import with_words
+from pcfg_artifact.tools.sentences import HELP, read_sentences
 from pcfg_artifact.workers.shards import BLOCK, write_shard
 
-EXAMPLE = "run_all.sh sample --grammar my_grammar -n 5 --trees"
+EXAMPLE = "run_all.sh sample --grammar my_grammar -n 5 --trees --length 20:30"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,6 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="random seed (0)")
     parser.add_argument("--trees", action="store_true", help="trees, not only sentences")
     parser.add_argument("--max-length", type=int, metavar="L", help="draw longer sentences again, and count them")
+    parser.add_argument("--length", type=word_range, metavar="N or LOW:HIGH",
+                        help="sentences of exactly so many words, or of LOW to HIGH words, both included")
+    parser.add_argument("--given", metavar="SENTENCES", help=f"trees of these words: {HELP}")
     parser.add_argument("--out", type=named_path, metavar="DIR", help="write shards of arrays here")
     parser.add_argument("--shard-size", type=int, default=1_000_000, help="sentences a shard (1,000,000)")
     parser.add_argument("--workers", type=int, help="threads (all cores)")
@@ -42,20 +55,49 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     refuse_counts(("-n", args.n, 0), ("--shard-size", args.shard_size, 1), ("--workers", args.workers, 1),
                   ("--max-length", args.max_length, 1))
+    if sum(limit is not None for limit in (args.max_length, args.length, args.given)) > 1:
+        raise UsageError("--max-length, --length and --given each say what is drawn; choose one")
+    if args.given is not None and args.out is not None:
+        raise UsageError("--given prints trees; leave out --out")
     grammar = load_grammar(args.grammar, weights=args.weights)
-    sampler = Sampler(grammar, args.seed, args.max_length)
     if args.out is None:
         refuse_unwritable(grammar.words, args.grammar, "word")
-        if args.trees:
+        if args.trees or args.given is not None:
             refuse_unwritable(grammar.nonterminals, args.grammar, "symbol")
-        _print(sampler, args.n, args.trees)
+    if args.given is not None:
+        for words in read_sentences(args.given):
+            sampler = SentenceSampler(grammar, words, args.seed)
+            for first in range(0, args.n, BLOCK):
+                for tree in sampler.draw(first, min(BLOCK, args.n - first)):
+                    print(with_words(tree, words))
+        return 0
+    draws = _sampler(grammar, args)
+    if args.out is None:
+        _print(draws, args.n, args.trees)
     else:
         refuse_unusable_folder(args.out)
-        _write(sampler, args)
+        _write(draws, args)
     return 0
 
 
-def _print(sampler: Sampler, n: int, with_trees: bool) -> None:
+def word_range(text: str) -> tuple[int, int]:
+    """The type of --length: 20, or 20:30."""
+    try:
+        low, high = (int(part) for part in text.split(":")) if ":" in text else (int(text),) * 2
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no length; give 20, or 20:30") from None
+    if not 1 <= low <= high <= LARGEST:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected numbers from 1 to {LARGEST:,}, the smaller one first")
+    return low, high
+
+
+def _sampler(grammar: PCFG, args: argparse.Namespace) -> Sampler | ConditionalSampler:
+    if args.length is not None:
+        return LengthSampler(grammar, *args.length, args.seed)
+    return Sampler(grammar, args.seed, args.max_length)
+
+
+def _print(sampler: Sampler | ConditionalSampler, n: int, with_trees: bool) -> None:
     n_rejected = 0
     for first in range(0, n, BLOCK):
         block = sampler.draw(first, min(BLOCK, n - first))
@@ -66,11 +108,11 @@ def _print(sampler: Sampler, n: int, with_trees: bool) -> None:
         print(f"{n_rejected} longer draws rejected", file=sys.stderr)
 
 
-def _write(sampler: Sampler, args: argparse.Namespace) -> None:
+def _write(sampler: Sampler | ConditionalSampler, args: argparse.Namespace) -> None:
     grammar = sampler.grammar
     with stage_folder.lock(args.out):
         description = {"seed": args.seed, "max_length": args.max_length, "n": args.n, "shard_size": args.shard_size,
-                       "trees": args.trees, "n_words": grammar.n_words, "n_binary_rules": len(grammar.binary),
+                       **({} if args.length is None else {"length": args.length}), "trees": args.trees, "n_words": grammar.n_words, "n_binary_rules": len(grammar.binary),
                        "grammar": storage.fingerprint([grammar.words, grammar.binary_prob.tolist(),
                                                          grammar.lexical_prob.tolist()])}
         folder = stage_folder.begin(args.out, storage.fingerprint(description))

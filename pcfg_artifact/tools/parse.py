@@ -6,6 +6,12 @@ tree, the log probability of the sentence in nats (Viterbi: and of the tree), an
 With --treebank: unlabelled F1 in the named conventions, beside trees that know nothing but the length of the sentence,
 and beside the latent-variable PCFG if the grammar folder holds one; --labelled adds labelled scores as evalb has them.
 
+With --kbest K, the K most probable trees of every sentence, best first, as a table with tabs: sentence (from 1), rank,
+log_prob_nats of the tree, tree.  With --entropy, what the grammar leaves open of every sentence's tree: sentence,
+entropy_bits of the tree given the sentence, bits_per_word, tree (most correct spans expected).  With --json, every node
+also has its entropy_bits: of its rule and split given its span's symbol, times the probability of being a node, summed
+over symbols; over all spans (and the symbol on top) they add up to the entropy of the tree.
+
 A sentence without probability is tried again with its rarer words as unknown ones, then becomes right-branching; how
 often, if ever, is said on standard error, or below the table.
 """
@@ -38,6 +44,7 @@ from pcfg_artifact.tools.arguments import (
 )
 from pcfg_artifact.tools.parse_trees import (
     Scored,
+    best_trees,
     engine_options,
     original_trees,
     recall_trees,
@@ -56,8 +63,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--decode", choices=("recall", "viterbi", "latent"), default="recall",
                         help="most correct spans expected, the most probable tree, or most correct spans by the "
                              "latent-variable PCFG (recall)")
+    parser.add_argument("--kbest", type=int, metavar="K", help="the K most probable trees of every sentence")
+    parser.add_argument("--entropy", action="store_true", help="bits of uncertainty about the tree of every sentence")
     parser.add_argument("--unbinarise", action="store_true",
-                        help="viterbi: trees as in the treebank, or of the grammar as it was written")
+                        help="viterbi, --kbest: trees as in the treebank, or of the grammar as it was written")
     add_treebank_arguments(parser, "score on these trees instead, by most correct spans expected")
     parser.add_argument("--split", choices=("all", "train", "test"), default="test", help="of the treebank (test)")
     parser.add_argument("--max-length", type=int, metavar="L", help="leave out longer trees, and count them")
@@ -75,15 +84,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.unbinarise and args.decode != "viterbi":
-        raise UsageError("--unbinarise needs --decode viterbi: the labels of a Labelled-Recall tree may fit no rule")
-    if args.treebank is not None and (args.decode != "recall" or args.sentences != "-"):
-        raise UsageError("--treebank scores trees of most correct spans expected; leave out SENTENCES and --decode, "
-                         "which are for parsing sentences (the latent-variable PCFG is scored where the grammar has "
+    if args.kbest is not None and (args.entropy or args.decode == "latent"):
+        raise UsageError("--kbest lists the most probable trees of the grammar; leave out --entropy and --decode latent")
+    if args.kbest is not None and (args.device != "cpu" or args.backend not in (AUTO, "cpu")):
+        raise UsageError("--kbest is for the engine cpu; leave out --backend and --device")
+    if args.entropy and args.decode != "recall":
+        raise UsageError("--entropy prints trees of most correct spans expected; leave out --decode")
+    if args.unbinarise and args.decode != "viterbi" and args.kbest is None:
+        raise UsageError("--unbinarise needs --decode viterbi or --kbest: the labels of a Labelled-Recall tree may fit "
+                         "no rule")
+    if args.treebank is not None and (args.decode != "recall" or args.sentences != "-" or args.kbest is not None
+                                      or args.entropy):
+        raise UsageError("--treebank scores trees of most correct spans expected; leave out SENTENCES, --decode, "
+                         "--kbest and --entropy, which are for parsing sentences (the latent-variable PCFG is scored where the grammar has "
                          "one)")
     if args.treebank is None and (args.evalb is not None or args.labelled):
         raise UsageError("--labelled and --evalb score trees of a treebank; give it with --treebank SOURCE")
-    refuse_counts(("--max-length", args.max_length, 1), ("--limit", args.limit, 1))
+    refuse_counts(("--max-length", args.max_length, 1), ("--limit", args.limit, 1), ("--kbest", args.kbest, 1))
     if args.evalb is not None:
         args.evalb.mkdir(parents=True, exist_ok=True)  # now, not when all is scored
     grammar = load_grammar(args.grammar, weights=args.weights)
@@ -94,22 +111,31 @@ def run(args: argparse.Namespace) -> int:
         return 0
     refuse_unwritable(grammar.nonterminals, args.grammar, "symbol")
     attempts: Counter[int] = Counter()
-    sentences = read_sentences(args.sentences)
+    sentences, number = read_sentences(args.sentences), 0
+    columns = ("rank", "log_prob_nats") if args.kbest else ("entropy_bits", "bits_per_word") if args.entropy else ()
+    if columns and not args.json:
+        print("sentence", *columns, "tree", sep="\t")
     while block := list(islice(sentences, AT_ONCE)):
         for words, scored in zip(block, _trees(grammar, latent, block, args), strict=True):
+            number += 1
             attempts[scored.n_attempts] += 1
             if args.json:
                 print(json.dumps(scored.as_json(words), ensure_ascii=False, allow_nan=False))
+            elif columns:
+                for row in scored.rows(len(words)):
+                    print(number, *row, sep="\t")
             else:
                 print("" if scored.tree is None else scored.tree)
     if attempts[2] + attempts[3]:
-        print(retried(attempts), file=sys.stderr)
+        print(retried(attempts, "right-branching" if args.kbest is None else "no tree"), file=sys.stderr)
     return 0
 
 
 def _trees(grammar: PCFG, latent: LatentPCFG | None, sentences: Sequence[list[str]], args: argparse.Namespace
            ) -> Iterator[Scored]:
-    if latent is not None:
+    if args.kbest is not None:
+        yield from best_trees(grammar, sentences, args)
+    elif latent is not None:
         found = latent_parses(latent, sentences, engine_options(args))
         for words, (plain, chart) in zip(sentences, found, strict=True):
             tree = labelled_tree(grammar, chart, words)
@@ -119,4 +145,4 @@ def _trees(grammar: PCFG, latent: LatentPCFG | None, sentences: Sequence[list[st
     elif args.decode == "viterbi":
         yield from viterbi_trees(grammar, sentences, args, with_marginals=args.json)
     else:
-        yield from recall_trees(grammar, sentences, args, with_marginals=args.json)
+        yield from recall_trees(grammar, sentences, args, with_marginals=args.json, with_entropy=args.entropy)

@@ -4,13 +4,23 @@
   position           of the word, from 1
   word               as it was written
   surprisal_bits     minus the binary log of its probability given the words before
+  tree_bits          of the surprisal: what the word tells of the tree, the relative entropy of the belief in trees
+                     (down to pre-terminals, without words) after the word to that before it
+  word_bits          of the surprisal: which word of its pre-terminal it is; both add up to surprisal_bits
   entropy_bits       of the next-word distribution before the word: the surprisal to be expected there
   open_constituents  expected number of constituents begun and not complete after the word (binarised tree)
   note               an unknown word's signature; why a surprisal is inf
 
-A word that cannot follow has surprisal inf, and so has all that comes after it, with entropy and open constituents nan.
+A word that cannot follow has surprisal inf, and so has all that comes after it, with all other numbers nan.
 With --model, before the note: model_surprisal_bits, model_entropy_bits and model_pieces of a causal Hugging Face model;
 pieces are summed, and how word borders are found is said on standard error.  With --json, inf and nan are null.
+
+--border says to which word a border counts, where the model's pieces begin with the blank before them.  `next`: to the
+word that it begins, so that a word's pieces are simply summed.  A word then does not pay for ending: of `run`, followed
+by ` away`, the model has said nothing yet against `runner`.  `previous`: to the word that it ends; the probability of a
+word is that of its pieces, times that of a border after them, over that of the border before them, which the word
+before has paid for.  Only these are probabilities of words, which sum to 1 after every prefix, as the grammar's do.  A
+sentence has the same surprisal either way.
 """
 
 from __future__ import annotations
@@ -32,7 +42,7 @@ from pcfg_artifact.tools.next import END, why_impossible
 from pcfg_artifact.tools.sentences import add_text_arguments, read_sentences
 
 EXAMPLE = "run_all.sh surprisal --grammar my_grammar sentences.txt > surprisal.tsv"
-COLUMNS = ("word", "surprisal_bits", "entropy_bits", "open_constituents")
+COLUMNS = ("word", "surprisal_bits", "tree_bits", "word_bits", "entropy_bits", "open_constituents")
 ALL_FINITE = 1e-9  # from 1: grammars whose trees all end differ from it by rounding only
 
 
@@ -41,6 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_text_arguments(parser)
     parser.add_argument("--model", type=Path, metavar="DIR",
                         help="the folder of a causal Hugging Face model, whose surprisal is added")
+    parser.add_argument("--border", choices=("next", "previous"), default="next",
+                        help="--model: the word that the border between two words counts to (next)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -54,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     if args.model is not None:
         from pcfg_artifact.tools import causal  # here, so that nobody else pays for torch
 
-        model = causal.CausalModel(args.model)
+        model = causal.CausalModel(args.model, border=args.border)
         columns[-1:-1] = causal.COLUMNS
         print(model.description(), file=sys.stderr)
     if not args.json:
@@ -89,6 +101,8 @@ def sentence_rows(grammar: PCFG, words: list[str]) -> list[dict[str, Any]]:
         if not is_possible:
             notes.append(why_impossible(grammar, found, t))
         rows.append({"word": word, "surprisal_bits": -float(found.log_probs[t]) / math.log(2),
+                     "tree_bits": float(found.tree_update[t]) / math.log(2),
+                     "word_bits": float(found.word_choice[t]) / math.log(2),
                      "entropy_bits": float(found.entropy[t]) / math.log(2),
                      "open_constituents": float(n_open[t]) if is_possible else math.nan, "note": "; ".join(notes)})
     return rows

@@ -8,6 +8,7 @@ import pytest
 from pcfg_artifact.errors import GrammarError, UsageError
 from pcfg_artifact.grammar.learning import learn_pcfg
 from pcfg_artifact.grammar.pcfg import PCFG
+from pcfg_artifact.grammar.rulefile import from_text
 from pcfg_artifact.grammar.sampling import sample_trees
 from pcfg_artifact.parsing.engine import inside_outside
 from pcfg_artifact.parsing.prefix.left_to_right import Prefix, incremental_posteriors, next_words
@@ -351,3 +352,111 @@ def test_a_short_sentence_does_not_ask_how_much_memory_is_free(tiny_grammar, mon
 
     monkeypatch.setattr("pcfg_artifact.parsing.prefix.left_to_right.available_memory", ask)
     assert next_words(tiny_grammar, ["she", "eats", "fish"]).impossible_at is None
+
+
+# ---- what may come next, and what a word tells of the tree -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("log", SPACES)
+def test_beliefs_are_the_expected_numbers_of_symbols_that_begin_next(finite_trees, log):
+    for ids in sorted({tree[0] for tree in finite_trees})[::9]:
+        prefix = Prefix(FINITE)
+        prefix._begin(4, log)
+        prefix._read(np.array(ids))
+        found = prefix.beliefs()
+        for t in range(len(ids) + 1):
+            trees = [tree for tree in finite_trees if tree[0][:t] == ids[:t]]
+            total = sum(weight for _, weight, _ in trees)
+            expected = np.zeros(FINITE.n_nonterminals)
+            for _, weight, nodes in trees:
+                for a, i, _ in nodes:
+                    expected[a] += weight / total * (i == t)
+            np.testing.assert_allclose(found[t], expected, rtol=TIGHT, atol=1e-15)
+    after_impossible = read(FINITE, [0, 2, 2, 2], log)[-1]
+    assert after_impossible.beliefs().shape == (5, FINITE.n_nonterminals)
+    assert not after_impossible.beliefs()[after_impossible.impossible_at + 1:].any()
+
+
+def test_surprisal_is_the_change_of_tree_belief_and_the_choice_of_the_word(finite_trees):
+    """The relative entropy of the beliefs over whole trees down to pre-terminals, tree by tree."""
+    def belief(ids):
+        """Tree without words -> its probability given that the sentence begins so, and the tag of the next word."""
+        found, total = {}, 0.0
+        for sentence, weight, nodes in finite_trees:
+            if sentence[:len(ids)] == ids:
+                found[frozenset(nodes)] = found.get(frozenset(nodes), 0.0) + weight
+                total += weight
+        return {tree: weight / total for tree, weight in found.items()}
+
+    emission = {(a, w): p for (a, w), p in zip(FINITE.lexical.tolist(), FINITE.lexical_prob, strict=True)}
+    n_checked = 0
+    for ids in sorted({tree[0] for tree in finite_trees}):
+        found = next_words(FINITE, np.array(ids))
+        for t, w in enumerate(ids):
+            before, after = belief(ids[:t]), belief(ids[:t + 1])
+            update = sum(p * np.log(p / before[tree]) for tree, p in after.items() if p > 0)
+            choice = -sum(p * np.log(next(emission[a, w] for a, i, j in tree if (i, j) == (t, t + 1)))
+                          for tree, p in after.items() if p > 0)
+            assert found.tree_update[t] == pytest.approx(update, abs=1e-10)
+            assert found.word_choice[t] == pytest.approx(choice, abs=1e-10)
+            assert update + choice == pytest.approx(-found.log_probs[t], abs=1e-10)
+            n_checked += 1
+        if found.log_prob > -np.inf:  # the end is a fact of the tree: those that go on are given up
+            before = belief(ids)
+            ended = {tree: p for tree, p in before.items() if max(j for _, _, j in tree) == len(ids)}
+            assert found.tree_update[-1] == pytest.approx(-np.log(sum(ended.values())), abs=1e-10)
+            assert found.word_choice[-1] == 0.0
+    assert n_checked > 100
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_parts_of_surprisal_add_up_in_random_grammars_and_in_log_space(random_grammar, seed):
+    grammar = ending_grammar(random_grammar, seed)
+    words = np.random.default_rng(seed).integers(grammar.n_words, size=40)
+    found = next_words(grammar, words)
+    possible = found.log_probs > -np.inf
+    np.testing.assert_allclose((found.tree_update + found.word_choice)[possible], -found.log_probs[possible],
+                               atol=1e-10)
+    assert np.isnan(found.tree_update[~possible]).all() and np.isnan(found.word_choice[~possible]).all()
+
+
+HMM = """
+ROOT -> 1 0.5
+ROOT -> 2 0.25
+ROOT -> 3 0.25
+1 -> E1 1 0.3
+1 -> E1 2 0.4
+1 -> E1 0.3
+2 -> E2 3 0.75
+2 -> E2 1 0.25
+3 -> E3 3 0.5
+3 -> E3 0.5
+E1 -> '1' 0.9
+E1 -> '2' 0.1
+E2 -> '2' 1.0
+E3 -> '1' 0.2
+E3 -> '3' 0.8
+"""
+
+
+@pytest.mark.parametrize("sentence", ["1 2 1 2 3 1", "2 3 3 1", "1", "1 1 1 1 1 1 1 1 1 1 1 1"])
+def test_a_hidden_markov_model_as_a_right_linear_grammar_gives_the_numbers_of_the_forward_algorithm(sentence):
+    step = np.array([[0.3, 0.4, 0.0], [0.25, 0.0, 0.75], [0.0, 0.0, 0.5]])
+    stop, emits = np.array([0.3, 0.0, 0.5]), np.array([[0.9, 0.1, 0.0], [0.0, 1.0, 0.0], [0.2, 0.0, 0.8]])
+    grammar = from_text(HMM)
+    words = sentence.split()
+    found, prefix = next_words(grammar, words), Prefix(grammar)
+    belief, end = np.array([0.5, 0.25, 0.25]), 0.0  # over the state of the next word, and that there is none
+    for t, word in enumerate([*words, None]):
+        np.testing.assert_allclose(found.next_word[t, [grammar.word_index[w] for w in "123"]], belief @ emits,
+                                   atol=1e-12)
+        assert found.next_word[t, -1] == pytest.approx(end, abs=1e-12)
+        # A state that may be the last one is two symbols of the normal form: one with a state after it, one without.
+        by_state = [sum(prefix.beliefs()[t, a] for a, name in enumerate(grammar.nonterminals)
+                        if name.split(":")[0] == state and (name != f"E{state}")) for state in "123"]
+        np.testing.assert_allclose(by_state, belief, atol=1e-12)
+        if word is not None:
+            joint = belief * emits[:, "123".index(word)]
+            assert found.log_probs[t] == pytest.approx(np.log(joint.sum()), abs=1e-12)
+            belief, end = joint / joint.sum() @ step, joint / joint.sum() @ stop
+            prefix.extend(word)

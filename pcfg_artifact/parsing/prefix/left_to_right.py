@@ -65,6 +65,10 @@ class NextWords:
     log_prefix (L+1,): log probability of all sentences that begin with the first t words; log_prefix[0] is the log
     of the total probability of finite trees, 0 for a grammar whose trees all end.
     log_probs (L+1,): log probability of each word given those before it, and of the end after the last; -inf for 0.
+    tree_update, word_choice (L+1,): the surprisal -log_probs as a sum.  Take the tree without its words, down to its
+    pre-terminals.  A word changes the belief about that tree: tree_update is the relative entropy of the belief after
+    the word to that before it.  word_choice is the surprisal of the word among those of its pre-terminal, averaged
+    over the belief after it; 0 for the end, which is a fact of the tree.  NaN where a word is impossible.
     log_prob: of the whole sentence, as Inside-Outside gives it.  n_open (L+1,): expected number of open constituents.
     impossible_at: the first word (0-based) that cannot follow those before it, None if all can; rows after it are 0.
     """
@@ -73,6 +77,8 @@ class NextWords:
     next_word: np.ndarray
     log_prefix: np.ndarray
     log_probs: np.ndarray
+    tree_update: np.ndarray
+    word_choice: np.ndarray
     n_open: np.ndarray
     log_prob: float
     impossible_at: int | None
@@ -136,6 +142,23 @@ class Prefix:
             entries = slice(state.offsets[cell], state.offsets[cell + 1])
             values, forward = state.values[entries], state.forward[i, state.symbols[entries]]
             found[i] = np.exp(values + forward).sum() if self._log else values @ forward
+        return found
+
+    def log_belief(self, t: int) -> np.ndarray:
+        """(N,) logarithms of a row of `beliefs`."""
+        forward = self._state.forward[t]
+        return forward.copy() if self._log else log_of(forward)
+
+    def beliefs(self) -> np.ndarray:
+        """(t+1, N) forward vectors: what may come next after 0 .. t words, given these; rows of 0 after impossible ones.
+
+        Of a pre-terminal: the probability that the next word is one of its (what they lack to 1 is the end's); of an
+        in-terminal: the expected number of its constituents that begin with the next word.
+        """
+        found = np.zeros((self.length + 1, self.grammar.pcfg.n_nonterminals))
+        last = self.length if self.impossible_at is None else self.impossible_at
+        for t in range(last + 1):
+            found[t] = np.exp(self.log_belief(t))
         return found
 
     def n_begun(self) -> float:
@@ -283,8 +306,32 @@ def next_words(grammar: PCFG, sentence: Sentence) -> NextWords:
     next_word, n_open, log_probs = prefix._read(ids)
     log_prefix = prefix.grammar.log_total + np.append(0.0, np.cumsum(log_probs))
     log_probs = np.append(log_probs, prefix.log_next(-1))
-    return NextWords(ids=ids, next_word=next_word, log_prefix=log_prefix, log_probs=log_probs, n_open=n_open,
-                     log_prob=float(log_prefix[-1] + log_probs[-1]), impossible_at=prefix.impossible_at)
+    tree_update, word_choice = _surprisal_parts(prefix, log_probs)
+    return NextWords(ids=ids, next_word=next_word, log_prefix=log_prefix, log_probs=log_probs, tree_update=tree_update,
+                     word_choice=word_choice, n_open=n_open, log_prob=float(log_prefix[-1] + log_probs[-1]),
+                     impossible_at=prefix.impossible_at)
+
+
+def _surprisal_parts(prefix: Prefix, log_probs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """tree_update and word_choice of NextWords.
+
+    A word tells of the tree only which pre-terminal p it has: the belief in each tree changes by the factor
+    P(p -> w) / P(w | words before).  So with q(p) given the words up to w, both parts are sums over p alone.
+    """
+    tables, tree_update, word_choice = prefix.grammar.tables, *np.full((2, len(log_probs)), np.nan)
+    for t in np.flatnonzero(log_probs > -np.inf):
+        if t == prefix.length:
+            tree_update[t], word_choice[t] = -log_probs[t] + 0.0, 0.0
+            continue
+        heads = slice(tables.head_first[prefix.ids[t]], tables.head_first[prefix.ids[t] + 1])
+        log_word = np.log(tables.head_prob[heads])
+        log_before = prefix.log_belief(int(t))[tables.head[heads]]
+        is_possible = log_before > -np.inf
+        log_word = log_word[is_possible]
+        posterior = np.exp(log_before[is_possible] + log_word - log_probs[t])
+        tree_update[t] = max(posterior @ (log_word - log_probs[t]), 0.0)  # rounding may make 0 negative
+        word_choice[t] = -(posterior @ log_word)
+    return tree_update, word_choice
 
 
 def incremental_posteriors(grammar: PCFG, sentence: Sentence) -> Iterator[SpanPosteriors]:
