@@ -78,7 +78,8 @@ def as_numbers(paper: Iterable[Printed]) -> Numbers:
     """
     found: dict[Key, Metric] = {}
     for one in sorted(paper, key=lambda one: bool(one.bound)):
-        shape, unit = shape_of(one.dims.get("model", "")), "percent" if one.dims["metric"].endswith("f1") else ""
+        shape = shape_of(one.dims.get("model", ""))
+        unit = "percent" if one.dims["metric"] in ("sentence_f1", "corpus_f1") else ""
         dims = {**one.dims, **({"layer": shape.layers} if shape and one.dims.get("layer") in (BEST, LAST) else {})}
         for changed in product(*(((name, value), (name, other)) for name, (value, other) in UNSTATED.items()
                                if dims.get(name) == value)):
@@ -86,7 +87,7 @@ def as_numbers(paper: Iterable[Printed]) -> Numbers:
             found.setdefault(metric.key, metric)
     by_model = grouped((m for m in found.values() if m.table == "approximation"), "grammar", "model", "size")
     for (grammar, _, _), metrics in by_model.items():
-        for cost in costs(by_model[grammar, "exact", None], metrics):
+        for cost in costs(by_model.get((grammar, "exact", None), []), metrics):
             found.setdefault(cost.key, cost)
     return Numbers(found.values())
 

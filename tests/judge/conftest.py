@@ -15,7 +15,7 @@ from pcfg_artifact.run.sections import VerifyConfig
 from pcfg_artifact.run.stage_folder import Folder, Manifest, StageDir
 from pcfg_artifact.stages import verify
 from pcfg_artifact.system.machine import Machine
-from tests.judge.made_up import STAGES, WIDTHS, made_up_run
+from tests.judge.made_up import STAGES, WIDTHS, as_predicted, made_up_run
 
 EXAMPLE = {"words": ["the", "old", "bank", "approved", "the", "new", "plan", "."],
            "spans": [[0, 8], [0, 3], [1, 3], [3, 8], [3, 7], [4, 7], [5, 7]]}
@@ -90,7 +90,7 @@ def verified(folders: dict[str, Folder], root: Path, profile: str = "paper") -> 
 def finished(tmp_path_factory) -> StageDir:
     """The verify folder of a good run, figures and all, made once."""
     root = tmp_path_factory.mktemp("good")
-    return verified(write_run(made_up_run(), root), root)
+    return verified(write_run(as_predicted(made_up_run()), root), root)
 
 
 @pytest.fixture(scope="session")

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from pcfg_artifact.judge.paper import as_numbers
 from pcfg_artifact.metrics.models import shape_of
 from pcfg_artifact.metrics.schema import Key, Metric
 from pcfg_artifact.run.expected import load_paper
@@ -24,17 +25,18 @@ GRAMMARS = ("vm", "novm")
 F1 = ("sentence_f1", "corpus_f1")
 STAGES = {"grammar": ("treebank", "grammar", "frequency"), "marginals": ("parsers", "optimum"),
           "construct": ("agreement", "sizes"), "approximate": ("approximation", "approximation_cost", "ablation"),
-          "pretrain": ("perplexity", "loss_curve", "masked_words"), "probe": ("parsing", "marginals"),
+          "pretrain": ("perplexity", "loss_curve", "masked_words", "layers_used"), "probe": ("parsing", "marginals"),
           "control": ("control", "sensitivity"), "attention": ("attention",),
           "incremental": ("next_words", "incremental", "settled"), "intervene": ("interventions",),
           "dynamics": ("dynamics", "half_way")}
 
 
 def made_up_run(seed: int = 0, noise: float = 0.0) -> list[Metric]:
-    """One run; `noise` scatters F1 as another seed would."""
+    """One run; `noise` scatters F1, that of controls left out, as another seed would."""
     rng = np.random.default_rng(seed)
-    return [metric.at(seed=seed, value=metric.value + (rng.normal() * noise if metric.unit == "percent" else 0.0))
-            for metric in without_noise()]
+    return [metric.at(seed=seed, value=metric.value + (
+        rng.normal() * noise if metric.unit == "percent" and not metric.model.startswith(f"{BASE}-") else 0.0))
+        for metric in without_noise()]
 
 
 @functools.cache
@@ -44,9 +46,21 @@ def without_noise() -> tuple[Metric, ...]:
                    *invented_baselines(), *invented_training(), *invented_attention(), *invented_reading(),
                    *invented_interventions()):
         found.setdefault(metric.key, metric)
-    for metric in (*invented_layers(found), *invented_controls(found), *costs(found)):
+    for metric in (*invented_layers(found), *invented_controls(found)):
+        found.setdefault(metric.key, metric)
+    for metric in [*invented_untrained(found)]:
         found.setdefault(metric.key, metric)
     return tuple(found.values())
+
+
+def as_predicted(metrics: Iterable[Metric]) -> list[Metric]:
+    """The same run with every printed number where the predictions for the profile paper have it."""
+    shifts: dict[Key, float] = {}
+    for number in load_paper():
+        sign = {"above": 2, "below": -2}.get(number.prediction, 0)
+        for key in as_numbers([number]).by_key:
+            shifts.setdefault(key, sign * (number.tolerance or 0.0))
+    return [metric.at(value=metric.value + shifts.get(metric.key, 0.0)) for metric in metrics]
 
 
 def made(value: float, unit: str, **dims) -> Metric:
@@ -58,16 +72,10 @@ UNITS = {"perplexity": "perplexity", "sentence_f1": "percent", "corpus_f1": "per
 
 
 def printed() -> Iterator[Metric]:
-    """What the paper prints; its slips put right.  It names no grammar variant: both get its Tables 1 and 2."""
-    for number in load_paper():
-        dims = dict(number.dims)
-        if dims["table"] in ("approximation_cost",) or number.tolerance is None:
-            continue
-        if dims.get("layer") in ("best", "last"):
-            dims["layer"] = shape_of(dims["model"]).layers
-        yield made(number.value, UNITS.get(dims["metric"], "count"), **dims)
-        if dims["table"] == "approximation":
-            yield made(number.value, UNITS[dims["metric"]], **{**dims, "grammar": "novm"})
+    """What the paper prints; its slips put right."""
+    for metric in as_numbers(one for one in load_paper() if one.tolerance is not None).metrics:
+        yield metric.at(unit="percent" if metric.table == "approximation_cost" else UNITS.get(metric.metric, "count"),
+                        n=100)
     for setting, (metric, value) in itertools.product(("treebank", "ood"), zip(F1, (78.77, 75.90), strict=True)):
         yield made(value, "percent", table="parsing", model="IO", setting=setting, convention="PB", metric=metric)
     for group, n in (("train", 39_832), ("test", 1_700)):
@@ -164,7 +172,7 @@ def invented_layers(found: dict[Key, Metric]) -> Iterator[Metric]:
 def invented_controls(found: dict[Key, Metric]) -> Iterator[Metric]:
     """Sensitivity, as the paper's tables give it: gain over layer 0, beside the printed selectivity."""
     selectivity = {(m.probe, m.width, m.layer): m.value for m in found.values()
-                   if m.table == "control" and m.group == "selectivity"}
+                   if m.table == "control" and m.group == "selectivity" and not m.bin}
     for probe in PROBES:
         values = {"sensitivity": 40.0 if probe == "linear" else 32.0,
                   "selectivity": max(v for (p, width, _), v in selectivity.items() if p == probe and width is None)}
@@ -178,16 +186,31 @@ def invented_controls(found: dict[Key, Metric]) -> Iterator[Metric]:
                            group="marginals", width=width, metric=metric)
 
 
-def costs(found: dict[Key, Metric]) -> Iterator[Metric]:
-    """What the approximations cost in percent, from the printed tables."""
-    known = {(m.grammar, m.model, m.size, m.metric): m.value for m in found.values()
-             if m.table == "approximation" and m.convention in ("", "PB")}
-    for grammar, (model, size), metric in itertools.product(
-            GRAMMARS, (("few", 40), ("few", 20), ("few", 10), ("low_rank", 15)), (*F1, "perplexity")):
-        change = 100 * (known[grammar, model, size, metric] / known[grammar, "exact", None, metric] - 1)
-        is_f1 = metric in F1
-        yield made(-change if is_f1 else change, "percent", table="approximation_cost", grammar=grammar, model=model,
-                   size=size, convention="PB" if is_f1 else "", metric=metric)
+# What an invented control has too, because it asks for no difference or a small one; and what no control measures.
+UNTRAINED_TOO = {"layer-0-low", "inside-outside-above-probes", "ood-drop", "ood-drop-sampled", "saturates-early",
+                 "marginal-probes-alike-at-layer-0", "marginals-ood", "selectivity-marginals",
+                 "sensitivity-agrees-marginals", "intervention-above-controls", "short-spans-first"}
+WITHOUT_CONTROL = {"other-models-alike", "models-see-beyond-windows", "attention-grows", "causal-closes-half",
+                   "causal-states-hold-posteriors", "masked-model-knows-the-open-tree-better"}
+CONTROLLED = ("parsing", "marginals", "control", "sensitivity", "attention", "half_way")
+
+
+def invented_untrained(found: dict[Key, Metric]) -> Iterator[Metric]:
+    """Controls whose layers, lengths and settings all give the same, and windows below the last layer."""
+    for metric in found.values():
+        if metric.model == BASE and metric.table in CONTROLLED:
+            value = {"percent": 20.0, "tokens": 8.0, "steps": 100.0}.get(metric.unit, 0.0)
+            for control in ("random", "shuffled", "bigram"):
+                yield metric.at(model=f"{BASE}-{control}", value=value)
+            if metric.layer == 0 and metric.input in ("", "ADJ"):
+                for window in ("ADJ", "ADJ 2", "ADJ 3"):
+                    yield metric.at(input=window)
+    for model, width in itertools.product(MODELS, (1, 2, 3)):
+        yield made(125.0, "perplexity", table="masked_words", model=f"window_{width}", input="mask 0.15",
+                   metric="perplexity")
+        for layer in range(1, shape_of(model).layers + 1):
+            yield made(5.0, "percent", table="layers_used", model=model, layer=layer, input="mask 0.15",
+                       group="uniform attention", metric="share_lost")
 
 
 def invented_attention() -> Iterator[Metric]:

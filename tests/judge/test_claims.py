@@ -5,7 +5,18 @@ import math
 import pytest
 
 from pcfg_artifact.errors import ConfigError
-from pcfg_artifact.judge.claims import FAILS, HOLDS, INAPPLICABLE, MISSING, evaluate, parse_claims
+from pcfg_artifact.judge.claims import (
+    FAILS,
+    HOLDS,
+    INAPPLICABLE,
+    MISSING,
+    UNCONTROLLED,
+    UNTRAINED,
+    VACUOUS,
+    compare,
+    evaluate,
+    parse_claims,
+)
 from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.metrics.selection import Numbers
 
@@ -24,7 +35,7 @@ def trained(**perplexities):
 
 def evaluated(metrics, **fields):
     [claim] = parse_claims([{**WORDS, **fields}])
-    return evaluate(claim, Numbers(metrics), claim.grammars[0])
+    return compare(claim, Numbers(metrics), claim.grammars[0])
 
 
 def outcome(metrics, **fields):
@@ -60,8 +71,9 @@ def line(*values):
     ((100,), {"kind": "spread_within", "cells": LINE, "percent": 3}, INAPPLICABLE),
     ((1, 3, 2, 4), {"kind": "rising_trend", "cells": LINE, "bound": 0.8}, HOLDS),
     ((1, 4, 2, 3), {"kind": "rising_trend", "cells": LINE, "bound": 0.5}, FAILS),
-    ((5, 5, 5), {"kind": "rising_trend", "cells": LINE, "bound": 0}, FAILS),
-    ((1, math.nan, 4), {"kind": "rising_trend", "cells": LINE, "bound": 0}, FAILS),
+    ((5, 5, 5, 5), {"kind": "rising_trend", "cells": LINE, "bound": 0}, FAILS),
+    ((1, math.nan, 4, 5), {"kind": "rising_trend", "cells": LINE, "bound": 0}, FAILS),
+    ((1, 2, 3), {"kind": "rising_trend", "cells": LINE, "bound": 0}, INAPPLICABLE),
     ((9, 1, 2, 8), {"kind": "at_most", "cells": {**LINE, "pick": "third_least"}, "bound": 8}, HOLDS),
     ((9, 1, 2, 8), {"kind": "at_most", "cells": {**LINE, "pick": "third_least"}, "bound": 7}, FAILS),
     ((1, 2), {"kind": "at_most", "cells": {**LINE, "pick": "third_least"}, "bound": 7}, FAILS),
@@ -202,3 +214,88 @@ def test_an_unknown_variable_and_a_repeated_id_are_refused():
     item = {**WORDS, "kind": "at_most", "cells": LINE, "bound": 1}
     with pytest.raises(ConfigError, match="occurs twice"):
         parse_claims([item, item])
+
+
+# ---- what a relation that holds shows --------------------------------------------------------------------------------
+
+BEST_ABOVE_FIRST = {"kind": "below", "strict": True,
+                    "lower": {"table": "parsing", "model": "base", "layer": 0, "metric": "f1"},
+                    "upper": {"table": "parsing", "model": "base", "layer": 1, "metric": "f1"}}
+
+
+def layers(model, first, second):
+    return [number(value, table="parsing", model=model, layer=layer) for layer, value in enumerate((first, second))]
+
+
+def shown(metrics, **fields):
+    [claim] = parse_claims([{**WORDS, **fields}])
+    return evaluate(claim, Numbers(metrics)).outcome
+
+
+@pytest.mark.parametrize(("controls", "expected"), [
+    ({}, UNCONTROLLED),
+    ({"random": (20, 20)}, HOLDS),
+    ({"random": (20, 21)}, UNTRAINED),
+    ({"random": (20, 20), "shuffled": (20, 19), "bigram": (20, 25)}, UNTRAINED),
+    ({"random": (20, 20), "shuffled": (20, 19), "bigram": (20, 20)}, HOLDS),
+])
+def test_a_finding_is_shown_only_if_every_measured_control_fails_it(controls, expected):
+    metrics = [*trained(A2L1=30.0), *layers("A2L1", 20, 40),
+               *(m for name, values in controls.items() for m in layers(f"A2L1-{name}", *values))]
+    assert shown(metrics, **BEST_ABOVE_FIRST) == expected
+    assert shown(metrics, **BEST_ABOVE_FIRST, check=True) == HOLDS  # a sanity check needs no control
+    assert shown([m for m in metrics if m.table == "perplexity"], **BEST_ABOVE_FIRST) == MISSING
+
+
+def test_a_baseline_stays_that_of_the_trained_model_and_a_control_that_is_named_stays_itself():
+    metrics = [*trained(A2L1=30.0), *layers("A2L1", 20, 40), *layers("A2L1-random", 10, 15)]
+    assert shown(metrics, **BEST_ABOVE_FIRST) == UNTRAINED
+    with_baseline = {**BEST_ABOVE_FIRST, "lower": {**BEST_ABOVE_FIRST["lower"], "baseline": True}}
+    assert shown(metrics, **with_baseline) == HOLDS  # 15 is not above 20
+    above_untrained = {**BEST_ABOVE_FIRST, "lower": {**BEST_ABOVE_FIRST["upper"], "model": {"untrained": "base"}}}
+    assert shown(metrics, **above_untrained) == HOLDS  # the control is not above itself
+    above_bigram = {**BEST_ABOVE_FIRST, "lower": {**BEST_ABOVE_FIRST["upper"], "model": {"bigram": "base"}}}
+    assert shown(metrics, **above_bigram) == INAPPLICABLE
+
+
+def test_a_claim_that_compares_sizes_which_have_no_control_stands_without_one():
+    metrics = [*trained(A2L1=30.0, A2L2=20.0), *layers("A2L1", 20, 30), *layers("A2L2", 20, 40),
+               *layers("A2L2-random", 10, 15)]
+    score = {"table": "parsing", "layer": 1, "metric": "f1"}
+    sizes = {"kind": "below", "lower": {**score, "model": "small"}, "upper": {**score, "model": "others"}}
+    assert shown(metrics, **sizes) == HOLDS
+
+
+def test_what_holds_because_most_sentences_were_not_parsed_is_vacuous():
+    dims = {"table": "approximation", "model": "few", "size": 10}
+    fields = {"kind": "at_most", "bound": 5, "cells": {**dims, "metric": "f1"}}
+    for failed, expected in ((0.5, HOLDS), (0.6, VACUOUS)):
+        assert shown([number(1.0, **dims), number(failed, **dims, metric="failed")], **fields) == expected
+    assert shown([number(9.0, **dims), number(1.0, **dims, metric="failed")], **fields) == FAILS
+
+
+def test_a_share_of_a_gain_is_undefined_without_a_gain():
+    fields = {"kind": "share_of_gain", "bound": 0.6, **{name: {**LINE, "layer": layer} for name, layer in
+                                                        (("start", 0), ("part", 1), ("whole", 2))}}
+    assert outcome(line(40, 60, 70), **fields) == HOLDS  # two thirds
+    assert outcome(line(40, 55, 70), **fields) == FAILS
+    assert outcome(line(40, 40, 40), **fields) == FAILS
+
+
+def test_layers_are_used_where_uniform_attention_costs_a_point():
+    metrics = [*trained(A2L2=20.0), *line(1, 2, 3)]
+    metrics = [m.at(model="A2L2") if m.table == "t" else m for m in metrics]
+    fields = {"kind": "at_most", "bound": 2, "cells": {**LINE, "model": "base", "layer": "used"}}
+    assert outcome(metrics, **fields) == MISSING
+    used = [number(value, table="layers_used", model="A2L2", layer=layer, group="uniform attention",
+                   metric="share_lost") for layer, value in ((1, 1.0), (2, 0.9))]
+    assert outcome([*metrics, *used], **fields) == HOLDS
+
+
+def test_a_central_claim_says_beforehand_how_it_will_come_out_at_the_papers_scale():
+    item = {**WORDS, "kind": "at_most", "cells": LINE, "bound": 1, "central": "abstract: so"}
+    for at_paper in ("", "perhaps: why"):
+        with pytest.raises(ConfigError, match="says in at_paper how it will come out"):
+            parse_claims([{**item, "at_paper": at_paper}])
+    [claim] = parse_claims([{**item, "at_paper": "fails: too few symbols"}])
+    assert claim.at_paper == "fails: too few symbols"

@@ -199,7 +199,7 @@ def test_claims_of_another_scale_are_shown_with_what_was_measured(page):
         worst = claim.found.evaluation.worst
         assert f"{worst.measured} ({worst.expected})" in text, claim.name
         assert claim.found.claim.reason in text, claim.name
-    assert any(claim.name.startswith("40 and 20 in-terminals") for claim in claims)
+    assert any(claim.name.startswith("all other models exceed 70 F1") for claim in claims)
 
 
 def test_what_is_not_as_recorded_comes_first_and_is_said_in_red(page):

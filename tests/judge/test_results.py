@@ -10,7 +10,7 @@ from pcfg_artifact.metrics.schema import COLUMNS, KEY, is_blank
 from pcfg_artifact.run.expected import load_claims
 from pcfg_artifact.run.stage_folder import Manifest, StageDir
 from pcfg_artifact.system import storage
-from tests.judge.made_up import made_up_run
+from tests.judge.made_up import as_predicted, made_up_run
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def run(finished, tmp_path):
 def test_every_number_is_there_once_with_its_stage_and_verdict(run):
     frame = results.load(run)
     assert list(frame.columns) == ["stage", *COLUMNS, "verdict"]
-    metrics = {metric.key: metric for metric in made_up_run()}
+    metrics = {metric.key: metric for metric in as_predicted(made_up_run())}
     assert len(frame) == len(metrics)
     for row in frame.to_dict("records"):
         key = tuple(None if is_blank(row[name]) and name in ("layer", "width", "size", "index", "step") else row[name]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pcfg_artifact.grammar.pcfg import PCFG
-from pcfg_artifact.judge.claims import FAILS, HOLDS, evaluate, parse_claims
+from pcfg_artifact.judge.claims import FAILS, HOLDS, compare, parse_claims
 from pcfg_artifact.judge.figures import f1_by_layer, f1_by_width, probe_comparison
 from pcfg_artifact.judge.tables import lay_out
 from pcfg_artifact.metrics.schema import Metric
@@ -87,6 +87,6 @@ def test_claims_select_them(numbers):
     words = {"claim": "c", "source": "this test", "says": "s", "scale": "any", "reason": "r", "kind": "at_least",
              "bound": 100}
     claims = parse_claims([{**words, "id": str(index), "cells": cell} for index, cell in enumerate(cells)])
-    assert [evaluate(claim, numbers).outcome for claim in claims] == [HOLDS] * 3
+    assert [compare(claim, numbers).outcome for claim in claims] == [HOLDS] * 3
     too_much = [dataclasses.replace(claim, number=101.0) for claim in claims]
-    assert [evaluate(claim, numbers).outcome for claim in too_much] == [FAILS] * 3
+    assert [compare(claim, numbers).outcome for claim in too_much] == [FAILS] * 3
