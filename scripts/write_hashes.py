@@ -1,10 +1,10 @@
-"""Write requirements-hashes.txt: every package that requirements.txt brings from PyPI on Linux, with the SHA-256 of its files.
+"""Write requirements-hashes.txt: every package that requirements.txt brings on Linux, with the SHA-256 of its files.
 
     python scripts/write_hashes.py
 
 pip says which packages these are, those of NVIDIA that torch's default build needs among them; the files and their
-hashes are what PyPI's own pages list.  Kept are those that Linux on x86_64 or aarch64 can install for CPython 3.11 to 3.14.
-It needs the network, and downloads some gigabytes where the index has no separate metadata.
+hashes are what PyPI's own pages list.  Kept are those that Linux on x86_64 or aarch64 can install for CPython 3.11 to
+3.14.  It needs the network, and downloads some gigabytes where the index has no separate metadata.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ ROOT = Path(__file__).parents[1]
 TARGET = ROOT / "requirements-hashes.txt"
 INDEX = "https://pypi.org/simple"
 PYTHONS = ("cp311", "cp312", "cp313", "cp314")
-HEAD = """# Made by scripts/write_hashes.py from requirements.txt.  Every package that it brings on Linux with the CUDA build of torch,
-# and the SHA-256 of every file that PyPI had of it: pip install --require-hashes -r requirements-hashes.txt
+HEAD = """\
+# Made by scripts/write_hashes.py: every package that requirements.txt brings on Linux with torch's CUDA build, and the
+# SHA-256 of every file that PyPI had of it for CPython 3.11 to 3.14.
+#     pip install --require-hashes -r requirements-hashes.txt
 """
 
 
@@ -64,8 +66,10 @@ def hashes(package: str, version: str) -> list[str]:
 
 
 def main() -> None:
-    entries = [" \\\n".join([f"{package}=={version}", *(f"    --hash=sha256:{one}" for one in hashes(package, version))])
-               for package, version in sorted(resolved().items())]
+    entries = []
+    for package, version in sorted(resolved().items()):
+        marks = (f"--hash=sha256:{one}" for one in hashes(package, version))
+        entries.append(" \\\n    ".join([f"{package}=={version}", *marks]))
     TARGET.write_text(HEAD + "\n".join(entries) + "\n", encoding="utf-8")
     print(f"{TARGET.name}: {len(entries)} packages")
 

@@ -105,7 +105,7 @@ def total_memory() -> int:
 
 @cache
 def can_compile() -> bool:
-    """Whether torch.compile can make GPU kernels here: Triton, and for their launchers a C compiler and Python's headers.
+    """Whether torch.compile can make GPU kernels here: by Triton, which needs a C compiler and Python's headers.
     """
     return (find_spec("triton") is not None and Path(sysconfig.get_path("include"), "Python.h").is_file()
             and bool(shutil.which(os.environ.get("CC", "cc")) or shutil.which("gcc")))

@@ -36,8 +36,8 @@ class InterventionContext:
         """The interventions of all probes, and all controls, on one layer of the model in a folder."""
         device, data = device_of(self.machine), self.data
         model = load_masked_lm(folder)[0].to(device)
-        train, test = (Masked(sentences, marginals, layer_states(model, sentences, layer), device)
-                       for sentences, marginals in ((data.train, data.train_marginals), (data.test, data.test_marginals)))
+        train, test = (Masked(seen, marginals, layer_states(model, seen, layer), device) for seen, marginals in
+                       ((data.train, data.train_marginals), (data.test, data.test_marginals)))
         return intervene(model, layer, train, test, data.questions, self.probes, self.seed)
 
 

@@ -152,8 +152,8 @@ def train_models(cfg: PretrainConfig, out: StageDir, machine: Machine) -> None:
         left = {name for name in cfg.all_models if not out.has(f"models/{name}/{FINISHED}")}
         if not left <= set(cfg.causal_models):
             raise
-        raise StageError(f"{error}\nonly causal models are left, which are not the paper's; to go on without them, run the "
-                         f"same command with --set pretrain.causal_models=[]") from error
+        raise StageError(f"{error}\nonly causal models are left, which are not the paper's; to go on without them, run "
+                         f"the same command with --set pretrain.causal_models=[]") from error
 
 
 def hashes(folder: Path) -> dict[str, str]:

@@ -9,8 +9,8 @@ from transformers import RobertaConfig, RobertaForMaskedLM
 
 from pcfg_artifact.constructions.relative import RelativeInsideOutside
 from pcfg_artifact.grammar.pcfg import PCFG
+from pcfg_artifact.interventions.counterfactuals import build
 from pcfg_artifact.interventions.experiment import layer_metrics
-from pcfg_artifact.interventions.intervention_data import build
 from pcfg_artifact.interventions.run_from_layer import layer_states, log_probs_above
 from pcfg_artifact.mlm.evaluation import predictions
 from pcfg_artifact.mlm.exact_comparison import masked_sentences
