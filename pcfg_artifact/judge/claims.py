@@ -27,7 +27,7 @@ THE_PAPER = "the paper"
 HOLDS, FAILS, MISSING, INAPPLICABLE = "holds", "fails", "missing", "inapplicable"
 UNTRAINED, UNCONTROLLED, VACUOUS = "untrained", "uncontrolled", "vacuous"
 EVALUATED = (HOLDS, FAILS, UNTRAINED, UNCONTROLLED, VACUOUS)
-OF_PAPER, OF_PROJECT, CHECK = "findings of the paper", "findings of this project", "sanity checks"
+GROUPS = OF_PAPER, OF_PROJECT, CHECK = "findings of the paper", "findings of this project", "sanity checks"
 # Where the number of a relation is from (docs/dev/judging.md): rounded from printed cells, said in words, a question of
 # order alone, our reading of words where no cell is printed, or a theorem that leaves rounding alone.
 BASES = ("printed", "stated", "order", "reading", "theorem")
@@ -158,13 +158,10 @@ def _parse(item: Any) -> Claim:
         raise refuse(f"its source is {item['source']!r}, so it has no place in the paper; leave out one of the two")
     if item["scale"] not in SCALES:
         raise refuse(f"scale is {item['scale']!r}, expected any or paper")
-    if not isinstance(item.get("central", ""), str):
-        raise refuse(f"central is {item['central']!r}, expected the place in the paper that makes it central")
     if item.get("basis", "reading") not in BASES:
         raise refuse(f"basis is {item['basis']!r}, expected one of {', '.join(BASES)}")
-    if bool(item.get("central")) != (item.get("at_paper", "").partition(":")[0] in (HOLDS, FAILS)):
-        raise refuse(f"a central claim, and no other, says in at_paper how it will come out there: `{HOLDS}: why`, or "
-                     f"`{FAILS}: why`")
+    if bool(item.get("central")) != item.get("at_paper", "").startswith((f"{HOLDS}: ", f"{FAILS}: ")):
+        raise refuse(f"a central claim, and no other, says in at_paper how it will come out there, {HOLDS} or {FAILS}")
     number = item.get(number_name, default)
     if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
         raise refuse(f"{number_name} is {number!r}, expected a number")
@@ -369,22 +366,19 @@ def _compared(claim: Claim, value: float, measured: str, wanted: str, *metrics: 
     return Comparison(value, claim.margin(value), measured, wanted, _where(*metrics))
 
 
-def _below(claim: Claim, groups: Groups) -> list[Comparison]:
-    margin = claim.number
-    wanted = "higher" if margin == STRICT else "not lower" if margin == 0 else \
-        f"higher by {margin:g} or more" if margin > 0 else f"lower by at most {-margin:g}"
-    return [_compared(claim, up.value - low.value, _order(low, up), f"the second {wanted}", low, up)
-            for low, up in itertools.product(groups["lower"], groups["upper"])]
+def _pairs(claim: Claim, groups: Groups) -> list[Comparison]:
+    """The second less the first; of `within` how far they are apart."""
+    number, is_within = claim.number, claim.kind == "within"
+    wanted = f"at most {number:g} apart" if is_within else "the second " + (
+        "higher" if number == STRICT else "not lower" if number == 0 else
+        f"higher by {number:g} or more" if number > 0 else f"lower by at most {-number:g}")
+    return [_compared(claim, abs(b.value - a.value) if is_within else b.value - a.value, _order(a, b), wanted, a, b)
+            for a, b in itertools.product(*(groups[name] for name in KINDS[claim.kind][0]))]
 
 
 def _order(a: Metric, b: Metric) -> str:
     sign = "<" if a.value < b.value else ">" if a.value > b.value else "=" if a.value == b.value else "?"
     return f"{_label(a, b)} {_text(a)} {sign} {_label(b, a)} {_text(b)}".strip()
-
-
-def _within(claim: Claim, groups: Groups) -> list[Comparison]:
-    return [_compared(claim, abs(b.value - a.value), _order(a, b), f"at most {claim.number:g} apart", a, b)
-            for a, b in itertools.product(groups["first"], groups["second"])]
 
 
 def _monotone(claim: Claim, groups: Groups) -> list[Comparison]:
@@ -448,5 +442,5 @@ def _correlation(x: np.ndarray, y: np.ndarray) -> float:
 
 
 CHECKS: dict[str, Callable[[Claim, Groups], list[Comparison]]] = {
-    "at_most": _bound, "at_least": _bound, "below": _below, "within": _within, "monotone": _monotone,
+    "at_most": _bound, "at_least": _bound, "below": _pairs, "within": _pairs, "monotone": _monotone,
     "spread_within": _spread, "rising_trend": _trend, "share_of_gain": _share, "alike": _alike}

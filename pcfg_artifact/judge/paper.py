@@ -34,7 +34,7 @@ class Printed:
     value: float
     tolerance: float | None
     reason: str  # for this tolerance
-    prediction: str = ""  # what a run of the profile paper will find, said before anyone has run it: match, above, below
+    prediction: str = ""  # what a run of the profile paper will find: match, above, below; said before anyone ran it
     basis: str = ""  # the figures this rests on
     bound: str = ""  # of a number that the paper gives as a bound in words: above or below; it is not judged
 

@@ -13,7 +13,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from pcfg_artifact.judge import summary
-from pcfg_artifact.judge.claims import STRICT, UPPER, Claim, Comparison
+from pcfg_artifact.judge.claims import GROUPS, STRICT, UPPER, Claim, Comparison
 from pcfg_artifact.judge.drawing import Drawing
 from pcfg_artifact.judge.judge import FAILING, ClaimVerdict, Verdict, Verdicts
 from pcfg_artifact.judge.tables import Entry, Table
@@ -119,7 +119,7 @@ def shown_claims(page: Page) -> list[ShownClaim]:
     claims = [ShownClaim(found, summary.status(found, page.verdicts.run.profile), _picture(found),
                          places.get(found.claim.table, "")) for found in page.verdicts.claims]
     return sorted(claims, key=lambda claim: (
-        summary.GROUPS.index(claim.group), claim.found.agrees, summary.ORDER.index(claim.status)))
+        GROUPS.index(claim.group), claim.found.agrees, summary.ORDER.index(claim.status)))
 
 
 def _picture(found: ClaimVerdict) -> dict[str, Any]:

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from pcfg_artifact.judge.claims import FAILS, HOLDS, MISSING, OF_PAPER, Claim, compare
+from pcfg_artifact.judge.claims import FAILS, GROUPS, HOLDS, MISSING, OF_PAPER, Claim, compare
 from pcfg_artifact.judge.paper import ABOVE, BELOW, MATCH, Printed, as_numbers
 from pcfg_artifact.judge.recorded_runs import Record, RecordedClaim
-from pcfg_artifact.judge.summary import GROUPS, NO_MODEL, NOT_TESTABLE, ORDER, PASSED, SHOWN, status_of, tally
+from pcfg_artifact.judge.summary import NO_MODEL, NOT_TESTABLE, ORDER, PASSED, SHOWN, status_of, tally
 from pcfg_artifact.judge.tables import lay_out, to_frame
 from pcfg_artifact.metrics.selection import Numbers
 from pcfg_artifact.metrics.views import load_views
@@ -26,9 +26,9 @@ its conclusions.
 """
 NOT_SHOWN_HEAD = """## What is not shown
 
-Findings of the paper that some recorded profile was asked for and does not show, those of the abstract and conclusion
-first. A finding about trained models is *shown* only if the same model fails it before training, and after training on
-text without syntax; else it *also holds without training*. *Vacuous*: it holds because most sentences were not parsed."""
+Findings of the paper that a recorded profile does not show, those of the abstract and conclusion first. A finding
+about trained models is *shown* only if the same model fails it before training, and after training on text without
+syntax; else it *also holds without training*. *Vacuous*: it holds because most sentences were not parsed."""
 CENTRAL_HEAD = """## Central findings
 
 What the paper's abstract and conclusion name. Nobody has run the profile `paper`: its column is a prediction."""
@@ -82,21 +82,20 @@ def status(claim: Claim, record: Record) -> str:
 
 
 def _central(claims: Sequence[Claim], records: Sequence[Record]) -> str:
-    rows = []
-    for claim in (claim for claim in claims if claim.central):
-        said, _, why = claim.at_paper.partition(": ")
-        predicted = f"{'shown' if said == HOLDS else 'not shown'}: {why}"
-        rows.append({"finding": claim.claim, "where": claim.central,
-                     **{f"`{record.profile}`": status(claim, record) for record in records},
-                     "`paper`, predicted": predicted})
+    rows = [{"finding": claim.claim, "where": claim.central,
+             **{f"`{record.profile}`": status(claim, record) for record in records},
+             "`paper`, predicted": claim.at_paper} for claim in claims if claim.central]
     return pd.DataFrame(rows).to_markdown(index=False, disable_numparse=True)
 
 
 def _claim(claim: Claim, records: Sequence[Record], printed: Numbers) -> str:
     """The claim, its relation with the number that the paper itself has, and what every recorded profile gave."""
     place = f"{claim.place}; {claim.central}" if claim.central else claim.place
+    theirs = compare(claim, printed, claim.grammars[0], partial=True).worst
+    own = "" if not claim.is_paper else " The paper prints no number for it." if theirs is None else \
+        f" The paper's own number: {theirs.value:.3g} ({theirs.measured})."
     lines = [f"**{claim.claim}** ({place}). {claim.says} As a relation: {claim.relation} ({claim.basis}: "
-             f"{claim.reason}). {of_paper(claim, printed)}".rstrip()]
+             f"{claim.reason}).{own}"]
     for record in records:
         for grammar in claim.grammars:
             if recorded := record.claims.get((claim.id, grammar)):
@@ -104,15 +103,6 @@ def _claim(claim: Claim, records: Sequence[Record], printed: Numbers) -> str:
                 found = [status_of(claim, recorded.outcome, record.profile), *_values(claim, recorded)]
                 lines.append(f"* {where}: {', '.join(found)}. {recorded.explanation}".rstrip())
     return "\n".join(lines)
-
-
-def of_paper(claim: Claim, printed: Numbers) -> str:
-    """The paper's own number for a relation that it claims."""
-    if not claim.is_paper:
-        return ""
-    worst = compare(claim, printed, claim.grammars[0], partial=True).worst
-    return "The paper prints no number for it." if worst is None else \
-        f"The paper's own number: {worst.value:.3g} ({worst.measured})."
 
 
 def _values(claim: Claim, recorded: RecordedClaim) -> list[str]:

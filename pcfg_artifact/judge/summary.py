@@ -5,19 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from pcfg_artifact.judge.claims import (
-    CHECK,
-    EVALUATED,
-    FAILS,
-    HOLDS,
-    MISSING,
-    OF_PAPER,
-    OF_PROJECT,
-    UNCONTROLLED,
-    UNTRAINED,
-    VACUOUS,
-    Claim,
-)
+from pcfg_artifact.judge import claims
+from pcfg_artifact.judge.claims import EVALUATED, FAILS, GROUPS, HOLDS, Claim
 from pcfg_artifact.judge.judge import ClaimVerdict, Verdict, Verdicts
 from pcfg_artifact.judge.recorded_runs import VARIES
 from pcfg_artifact.metrics.schema import KEY, csv_text
@@ -32,7 +21,8 @@ NOTHING_LEARNED, NO_CONTROL, NOTHING_PARSED = "also holds without training", "ho
 PASSED, NOT_PASSED = "passed", "not passed"  # of a sanity check, which shows nothing
 ORDER = (NOT_SHOWN, NOT_PASSED, NOTHING_PARSED, NOTHING_LEARNED, DEPENDS, NO_CONTROL, NOT_MEASURED, NOT_TESTABLE,
          SHOWN, PASSED, NO_MODEL)
-GROUPS = (OF_PAPER, OF_PROJECT, CHECK)
+STATUS = {HOLDS: SHOWN, FAILS: NOT_SHOWN, VARIES: DEPENDS, claims.MISSING: NOT_MEASURED, claims.VACUOUS: NOTHING_PARSED,
+          claims.UNTRAINED: NOTHING_LEARNED, claims.UNCONTROLLED: NO_CONTROL}
 
 
 def status(found: ClaimVerdict, profile: str) -> str:
@@ -47,8 +37,7 @@ def status_of(claim: Claim, outcome: str, profile: str) -> str:
         return NOT_TESTABLE
     if claim.is_check and outcome in (HOLDS, FAILS):
         return PASSED if outcome == HOLDS else NOT_PASSED
-    return {HOLDS: SHOWN, FAILS: NOT_SHOWN, VARIES: DEPENDS, MISSING: NOT_MEASURED, UNTRAINED: NOTHING_LEARNED,
-            UNCONTROLLED: NO_CONTROL, VACUOUS: NOTHING_PARSED}.get(outcome, NO_MODEL)
+    return STATUS.get(outcome, NO_MODEL)
 
 
 def tally(statuses: Iterable[str]) -> str:
@@ -103,13 +92,10 @@ def _counted(found: Counter[str], words: Mapping[str, str]) -> str:
 
 def findings(verdicts: Verdicts) -> str:
     """What this run shows: findings of the paper, findings of this project and sanity checks, each counted apart."""
-    found = by_claim(verdicts).values()
-    parts = []
-    for group in GROUPS:
-        statuses = [worst_status(one, verdicts.run.profile) for one in found if one[0].claim.group == group]
-        if statuses:
-            parts.append(f"{len(statuses)} {group}: {tally(statuses)}.")
-    return " ".join(parts)
+    found: dict[str, list[str]] = {group: [] for group in GROUPS}
+    for one in by_claim(verdicts).values():
+        found[one[0].claim.group].append(worst_status(one, verdicts.run.profile))
+    return " ".join(f"{len(some)} {group}: {tally(some)}." for group, some in found.items() if some)
 
 
 def central(verdicts: Verdicts) -> str:

@@ -115,12 +115,9 @@ class Roles:
     def among(self, models: Iterable[str]) -> Roles:
         """The same roles, played by some of the models alone."""
         left = set(models)
-
-        def one(model: str | None) -> str | None:
-            return model if model in left else None
-
-        return Roles(tuple(m for m in self.models if m in left), one(self.base), one(self.fewest_layers),
-                     one(self.fewest_heads), tuple(m for m in self.causal if m in left))
+        base, shallow, narrow = (m if m in left else None for m in (self.base, self.fewest_layers, self.fewest_heads))
+        masked, causal = (tuple(m for m in some if m in left) for some in (self.models, self.causal))
+        return Roles(masked, base, shallow, narrow, causal)
 
     def layers(self, model: str | None) -> int:
         return _known(model).layers

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import product
 from typing import Any
@@ -45,8 +45,9 @@ ALL, BEST, LAST, MIDDLE, USED_LAYERS = "all", "best", "last", "middle", "used"
 USED = {"table": "layers_used", "group": "uniform attention", "metric": "share_lost"}
 LEAST_USE = 1.0
 CONTROLS = (UNTRAINED, *CONTROL_TEXTS)  # who may take a trained model's place, by the end of its name
-TWINS = {"masked": masked_counterpart, "untrained": untrained,
-         **{text: partial(trained_on, text=text) for text in CONTROL_TEXTS}}
+TWINS: dict[str, Callable[[str], str]] = {
+    "masked": masked_counterpart, "untrained": untrained,
+    **{text: partial(trained_on, text=text) for text in CONTROL_TEXTS}}
 # Where the numbers of an algorithm stand that says how many sentences it could not parse.
 FAILURES = {"approximation": "approximation", "approximation_cost": "approximation", "ablation": "ablation"}
 MOSTLY = 0.5
@@ -140,7 +141,7 @@ class Numbers:
         if isinstance(value, Mapping):
             (relation, other), = value.items()
             models = [TWINS[relation](model) for model in _as_list(self._resolve(name, other, variables))]
-            there = self.roles.models if relation == "masked" else self._measured_models
+            there = self.roles.models if relation == "masked" else {m.model for m in self.metrics}
             if relation != "untrained" and (absent := [model for model in models if model not in there]):
                 raise Inapplicable(f"this profile trains no model {absent[0]}")
             return models if len(models) > 1 else models[0]
@@ -202,10 +203,6 @@ class Numbers:
         if not lost:
             raise Missing(f"{USED['table']} of {model} was not measured")
         return [m.layer for m in lost if m.value >= LEAST_USE]
-
-    @cached_property
-    def _measured_models(self) -> set[str]:
-        return {m.model for m in self.metrics}
 
     @cached_property
     def _deepest(self) -> dict[tuple[str, str], int]:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pcfg_artifact.errors import StageError
+from pcfg_artifact.errors import ConfigError, StageError
 from pcfg_artifact.mlm import tokenizer as tokens
 from pcfg_artifact.mlm.packing import Batch, cut_by_tokens, pack
 from pcfg_artifact.parsing.masks import Masking, hide, uniform
@@ -140,17 +140,36 @@ class MaskedCorpus(TrainingCorpus):
     def __init__(self, sentences: Ragged, *, n_words: int, masking: Masking, **options: Any) -> None:
         super().__init__(sentences, **options)
         self.n_words, self.masking = n_words, masking
+        if masking.any_token and masking.corruption != "mask":
+            raise ConfigError(f"any token of a row is hidden by <mask> alone, found the corruption "
+                              f"{masking.corruption!r}; set pretrain.corruption=mask or pretrain.mask_any_token=false")
+
+    def _is_masked(self, pieces: Pieces, keys: np.ndarray) -> np.ndarray:
+        drawn = uniform(keys[pieces.row], pieces.sentence, pieces.position)
+        if not self.masking.any_token:
+            return (drawn < self.masking.rate) & ~pieces.is_end
+        n_tokens = np.bincount(pieces.row)
+        chance = uniform(keys ^ np.uint64(3), 0, np.zeros(len(n_tokens), np.int64))
+        chosen = (self.masking.rate * n_tokens + chance).astype(np.int64)  # of each row, those that were drawn lowest
+        row, nth = _repeated(n_tokens)
+        is_masked = np.empty(len(drawn), bool)
+        is_masked[np.lexsort((drawn, pieces.row))] = nth < chosen[row]
+        return is_masked
 
     def _n_predicted(self, pieces: Pieces, keys: np.ndarray) -> int:
-        drawn = uniform(keys[pieces.row], pieces.sentence, pieces.position)
-        return int(((drawn < self.masking.rate) & ~pieces.is_end).sum())
+        return int(self._is_masked(pieces, keys).sum())
 
     def _batch(self, rows: np.ndarray, keys: np.ndarray, sizes: list[int]) -> Batch:
         pieces = self._pieces(rows)
         words = self._words(pieces)
-        is_masked, seen = hide(words, keys[pieces.row], pieces.sentence, pieces.position, self.masking, self.n_words)
-        ids = np.where(pieces.is_end, tokens.END, tokens.of_words(seen))
-        return pack(pieces.row, pieces.column, ids, is_masked & ~pieces.is_end, tokens.of_words(words), sizes)
+        is_masked = self._is_masked(pieces, keys)
+        truth = np.where(pieces.is_end, tokens.END, tokens.of_words(words))
+        if self.masking.any_token:
+            ids = np.where(is_masked, tokens.MASK, truth)
+        else:
+            _, seen = hide(words, keys[pieces.row], pieces.sentence, pieces.position, self.masking, self.n_words)
+            ids = np.where(pieces.is_end, tokens.END, tokens.of_words(seen))
+        return pack(pieces.row, pieces.column, ids, is_masked, truth, sizes)
 
 
 class NextWordCorpus(TrainingCorpus):

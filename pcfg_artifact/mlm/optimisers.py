@@ -20,24 +20,24 @@ LAYER = re.compile(r"\.(layer|h)\.\d+\.")  # in the names of RoBERTa's and of GP
 
 
 def optimisers_of(model: LanguageModel, name: str, learning_rate: float, weight_decay: float,
-                  betas: tuple[float, float], epsilon: float) -> list[torch.optim.Optimizer]:
+                  betas: tuple[float, float], epsilon: float, decay_all: bool = False) -> list[torch.optim.Optimizer]:
     """One optimiser or two; every parameter of the model is in exactly one."""
     matrices = [p for path, p in model.named_parameters() if p.ndim == 2 and LAYER.search(path)]
     chosen = matrices if name == "muon" else []
     others = [p for p in model.parameters() if not any(p is matrix for matrix in chosen)]
     found: list[torch.optim.Optimizer] = [torch.optim.AdamW(
-        parameter_groups(others, weight_decay), lr=learning_rate, betas=betas, eps=epsilon, fused=True)]
+        parameter_groups(others, weight_decay, decay_all), lr=learning_rate, betas=betas, eps=epsilon, fused=True)]
     if chosen:
         found.append(torch.optim.Muon(chosen, lr=learning_rate, weight_decay=weight_decay,
                                       adjust_lr_fn="match_rms_adamw"))
     return found
 
 
-def parameter_groups(parameters: Iterable[torch.nn.Parameter], weight_decay: float) -> list[dict]:
-    """Matrices decay; biases and layer norms do not."""
+def parameter_groups(parameters: Iterable[torch.nn.Parameter], weight_decay: float, decay_all: bool) -> list[dict]:
+    """Matrices decay; biases and layer norms do so only if all parameters are to."""
     parameters = list(parameters)
     return [{"params": [p for p in parameters if p.ndim > 1], "weight_decay": weight_decay},
-            {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0}]
+            {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": weight_decay if decay_all else 0.0}]
 
 
 def state_of(optimisers: Iterable[torch.optim.Optimizer]) -> dict[torch.nn.Parameter, dict[str, torch.Tensor]]:

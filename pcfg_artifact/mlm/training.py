@@ -43,6 +43,7 @@ class Recipe:
     clip: float | None  # of the gradient's length; None: not clipped
     optimiser: str = "adamw"  # or "muon" (optimisers.py)
     hold_steps: int = 0  # at the peak, after warming up
+    decay_all: bool = False  # biases and layer norms decay too
     betas: tuple[float, float] = (0.9, 0.98)
     epsilon: float = 1e-6
 
@@ -113,7 +114,7 @@ def train(model: LanguageModel, corpus: TrainingCorpus, recipe: Recipe, *, seed:
     device = torch.device(rank.device)
     torch.nn.Module.to(model, device)
     optimisers = optimisers_of(model, recipe.optimiser, recipe.learning_rate, recipe.weight_decay, recipe.betas,
-                               recipe.epsilon)
+                               recipe.epsilon, recipe.decay_all)
     scaler = torch.amp.GradScaler(device.type, enabled=rank.precision == "float16")
     progress = TrainingState(0, [], [])
     if start is not None:

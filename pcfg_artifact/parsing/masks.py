@@ -17,10 +17,15 @@ Corruption = Literal["mask", "80/10/10"]
 
 @dataclass(frozen=True)
 class Masking:
-    """How inputs are hidden: a share of the words, all replaced by <mask>, or 80% <mask>, 10% any word, 10% kept."""
+    """How inputs are hidden: a share of the words, all replaced by <mask>, or 80% <mask>, 10% any word, 10% kept.
+
+    any_token: training rows hide, in the place of each word by chance, that share of their tokens, ends of sentences
+    included, as fairseq does: rate times their number, rounded up or down by chance.
+    """
 
     rate: float
     corruption: Corruption = "mask"
+    any_token: bool = False
 
 
 # The masks under which perplexities are measured, by their names in the tables.

@@ -152,6 +152,8 @@ class PretrainConfig:
     n_curve: Count  # validation rows of such a point
     n_exact: Count  # validation sentences for the comparison with the exact optimum
     exact_max_length: Count  # words; the exact optimum costs their cube
+    mask_any_token: Flag = False  # a fixed share of a row's tokens is hidden, </s> included, instead of words by chance
+    decay_all: Flag = False  # biases and layer norms decay too
 
     @property
     def all_models(self) -> tuple[str, ...]:

@@ -145,7 +145,7 @@ def against_optimum(cfg: PretrainConfig, grammar: PCFG, inputs: Inputs, out: Sta
         depths = [exact_comparison.word_depths(trees[s.index].spans(), len(s.words)) for s in masked]
         known = exact_comparison.circumstances(masked, depths)
         unigram_loss = float(-np.log(unigram_probabilities(grammar, targets)).mean())
-        if masking == Masking(cfg.mask_rate, cfg.corruption):
+        if masking == Masking(cfg.mask_rate, cfg.corruption, cfg.mask_any_token):
             losses = np.concatenate([-np.log(rows[np.arange(len(words)), words])
                                      for rows, words in zip(exact, targets, strict=True)])
             metrics.append(Metric(table="loss_curve", model="exact", group="validation", metric="loss", seed=cfg.seed,

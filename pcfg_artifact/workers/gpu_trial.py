@@ -153,7 +153,7 @@ def one_training_step(model: str, profile: Profile, rank: Rank, planned: Estimat
     words = rng.integers(0, about["words"], (STEPS * cfg.batch_size, (cfg.packing or about["mean_length"] + 2) - 2))
     sentences = Ragged.from_rows(list(words), np.uint16)
     objective = objective_of(model)
-    corpus = objective.corpus(sentences, masking=Masking(cfg.mask_rate, cfg.corruption), seed=0,
+    corpus = objective.corpus(sentences, masking=Masking(cfg.mask_rate, cfg.corruption, cfg.mask_any_token), seed=0,
                               batch_size=cfg.batch_size, batch_tokens=batch_tokens, n_words=about["words"],
                               max_length=cfg.max_length, packing=cfg.packing)
     recipe = Recipe(steps=STEPS, schedule_steps=STEPS + 1, warmup_steps=1, learning_rate=1e-6, weight_decay=0.0,

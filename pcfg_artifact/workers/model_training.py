@@ -43,7 +43,7 @@ def train_model(job: TrainingJob, folder: Path, rank: Rank, first_step: int | No
     pretraining, validation = read_shard(job.pretraining), read_shard(job.validation)
     batch_tokens = micro_batch(job, rank)
     corpus, held_out = (objective.corpus(
-        shard, masking=Masking(cfg.mask_rate, cfg.corruption), seed=cfg.seed, batch_size=cfg.batch_size,
+        shard, masking=Masking(cfg.mask_rate, cfg.corruption, cfg.mask_any_token), seed=cfg.seed, batch_size=cfg.batch_size,
         batch_tokens=batch_tokens, n_words=len(job.words), max_length=cfg.max_length, packing=cfg.packing)
         for shard in (pretraining, validation))
     network = first_network(job, pretraining)
@@ -53,7 +53,7 @@ def train_model(job: TrainingJob, folder: Path, rank: Rank, first_step: int | No
         network.double()
     recipe = training.Recipe(steps=cfg.steps, schedule_steps=cfg.schedule_steps, warmup_steps=cfg.warmup_steps,
                              learning_rate=cfg.learning_rate, weight_decay=cfg.weight_decay, clip=cfg.clip,
-                             optimiser=cfg.optimiser, hold_steps=cfg.hold_steps)
+                             optimiser=cfg.optimiser, hold_steps=cfg.hold_steps, decay_all=cfg.decay_all)
     start = None
     if first_step is not None:
         start = shared_state(checkpoints.read(folder, first_step) if rank.index == 0 else None, rank)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pcfg_artifact.errors import StageError
+from pcfg_artifact.errors import ConfigError, StageError
 from pcfg_artifact.mlm import tokenizer as tokens
 from pcfg_artifact.mlm.data import MaskedCorpus
 from pcfg_artifact.mlm.packing import cut_by_tokens, pack
@@ -176,3 +176,48 @@ def test_sentences_longer_than_the_model_are_left_out_and_counted():
     assert corpus.n_left_out == (np.diff(corpus.sentences.offsets) > 10).sum() > 0
     with pytest.raises(StageError, match="none of the 300 sentences has 1 to 0 words"):
         make_corpus(max_length=0)
+
+
+# ---- any token of a row may be hidden --------------------------------------------------------------------------------
+
+
+def test_a_fixed_share_of_a_rows_tokens_is_hidden_ends_of_sentences_included():
+    corpus = make_corpus(packing=16, rate=0.4, any_token=True)
+    plain = make_corpus(packing=16, rate=0.4)
+    counts, ends, n_ends = [], 0, 0
+    for step in range(40):
+        rows = rows_of(corpus.step(step))
+        for ids, positions, targets in rows:
+            counts.append(len(positions))
+            assert 0 not in positions  # <s> stays
+            assert [ids[at] for at in positions] == [tokens.MASK] * len(positions)
+            assert tokens.MASK not in [token for at, token in enumerate(ids) if at not in positions]
+            ends += targets.count(tokens.END)
+            n_ends += targets.count(tokens.END) + ids.count(tokens.END)
+        originals = [restored(row) for row in rows]
+        assert sorted(originals) == sorted(restored(row) for row in rows_of(plain.step(step)))
+    whole = [n for n in counts if n]
+    assert set(whole) <= {5, 6, 7}  # 0.4 times 15 tokens is 6; 0.4 times fewer in the last row
+    assert abs(ends / n_ends - 0.4) < 0.04  # ends are hidden as often as words
+
+
+def restored(row):
+    ids, positions, targets = row
+    ids = list(ids)
+    for at, target in zip(positions, targets, strict=True):
+        ids[at] = target
+    return tuple(ids)
+
+
+@pytest.mark.parametrize("world_size", [2, 3])
+def test_processes_share_out_rows_of_which_any_token_is_hidden(world_size):
+    corpus = make_corpus(packing=16, rate=0.37, any_token=True)
+    alone = corpus.step(7)
+    shares = [corpus.step(7, rank, world_size) for rank in range(world_size)]
+    assert sorted(row for share in shares for row in rows_of(share)) == rows_of(alone)
+    assert {share.n_predicted for share in shares} == {alone.n_predicted}
+
+
+def test_any_token_goes_with_masks_alone():
+    with pytest.raises(ConfigError, match="hidden by <mask> alone, found the corruption '80/10/10'"):
+        make_corpus(any_token=True, corruption="80/10/10")

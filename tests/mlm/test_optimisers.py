@@ -47,6 +47,13 @@ def test_every_weight_is_updated_by_exactly_one(name, optimiser):
     assert [type(o).__name__ for o in found] == {"adamw": ["AdamW"], "muon": ["AdamW", "Muon"]}[optimiser]
 
 
+def test_biases_and_norms_decay_only_where_all_parameters_do():
+    for decay_all in (False, True):
+        [adamw] = optimisers_of(network(), "adamw", 1e-3, 0.01, (0.9, 0.98), 1e-6, decay_all)
+        decays = {p.ndim > 1: group["weight_decay"] for group in adamw.param_groups for p in group["params"]}
+        assert decays == {True: 0.01, False: 0.01 if decay_all else 0.0}
+
+
 @pytest.mark.parametrize("name", ["A2L2", "C2L2"])
 def test_muon_has_the_matrices_of_the_layers_and_no_embedding(name):
     model = network(name)
