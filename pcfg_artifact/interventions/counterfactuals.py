@@ -99,14 +99,22 @@ def spans_in_question(marginals: Sequence[np.ndarray], width: int, limit: int, s
 
 def answer_questions(grammar: PCFG, sentences: Sequence[MaskedSentence], spans: Sequence[tuple[int, Span]],
                      options: EngineOptions = DEFAULT) -> list[Question]:
-    """The exact answer for every (sentence, span), from one chart without constraints and two with."""
+    """The exact answer for every (sentence, span)."""
+    by_case = charts_by_case(grammar, sentences, spans, options)
+    return [_question(grammar, sentences[s], s, span, charts)
+            for (s, span), charts in zip(spans, by_case, strict=True)]
+
+
+def charts_by_case(grammar: PCFG, sentences: Sequence[MaskedSentence], spans: Sequence[tuple[int, Span]],
+                   options: EngineOptions = DEFAULT) -> Iterator[list[Chart]]:
+    """For every (sentence, span) the charts without constraints, with the span required, and with it forbidden."""
     leaves, forbidden = [], []
     for s, span in spans:
         for constraints in ({}, {span: True}, {span: False}):
             leaves.append(masked_leaves(grammar, sentences[s]))
             forbidden.append(forbidden_entries(grammar, len(leaves[-1]), constraints))
     charts = leaf_charts(grammar, leaves, options, forbidden)
-    return [_question(grammar, sentences[s], s, span, [next(charts) for _ in range(3)]) for s, span in spans]
+    return ([next(charts) for _ in range(3)] for _ in spans)
 
 
 def _question(grammar: PCFG, sentence: MaskedSentence, s: int, span: Span, charts: list[Chart]) -> Question:

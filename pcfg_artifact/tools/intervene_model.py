@@ -16,12 +16,7 @@ import numpy as np
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.grammar.sampling import sample_trees
-from pcfg_artifact.interventions.counterfactuals import (
-    Span,
-    constituent_probabilities,
-    masked_charts,
-    masked_leaves,
-)
+from pcfg_artifact.interventions.counterfactuals import Span, charts_by_case, constituent_probabilities, masked_charts
 from pcfg_artifact.interventions.edit_states import moved, span_inputs, with_span
 from pcfg_artifact.interventions.experiment import Masked
 from pcfg_artifact.interventions.run_from_layer import layer_states, log_probs_above
@@ -29,8 +24,6 @@ from pcfg_artifact.metrics.models import middle_layer
 from pcfg_artifact.mlm.encoders import load_masked_lm
 from pcfg_artifact.mlm.exact_comparison import MaskedSentence
 from pcfg_artifact.mlm.tokenizer import check_vocabulary
-from pcfg_artifact.parsing.constraints import forbidden_entries
-from pcfg_artifact.parsing.engine import leaf_charts
 from pcfg_artifact.parsing.masking import hidden_words, word_distributions
 from pcfg_artifact.parsing.masks import Masking
 from pcfg_artifact.probing.linear_probe import LinearProbe
@@ -113,9 +106,7 @@ def read_span(text: str, length: int) -> Span:
 
 def exact_answer(grammar: PCFG, sentence: MaskedSentence, span: Span) -> tuple[float, list[np.ndarray]]:
     """Probability of the span, and (masked, n_words) for each case; a span that is certain or impossible is refused."""
-    leaves = masked_leaves(grammar, sentence)
-    forbidden = [forbidden_entries(grammar, len(leaves), c) for c in ({}, {span: True}, {span: False})]
-    charts = list(leaf_charts(grammar, [leaves] * len(forbidden), forbidden=forbidden))
+    charts = next(charts_by_case(grammar, [sentence], [(0, span)]))
     logs = [chart.log_prob for chart in charts]
     for log_prob, what in zip(logs, ("a tree", f"a tree with the span {span[0]}:{span[1]}",
                                      f"a tree without the span {span[0]}:{span[1]}"), strict=True):
