@@ -3,9 +3,8 @@
 from collections import defaultdict
 
 import pytest
+from small_treebank import write_treebank
 
-from pcfg_artifact.grammar.pcfg import PCFG
-from pcfg_artifact.grammar.sampling import sample_trees
 from pcfg_artifact.metrics.selection import Numbers
 from pcfg_artifact.run import config, pipeline
 from pcfg_artifact.run.inputs import Inputs
@@ -27,14 +26,7 @@ ABLATIONS = {("few", None), ("low_rank", 2), ("shared_W", 2), ("all_interminals"
 def measured(tmp_path_factory):
     """Metric rows of the stage, run twice: with one thread and with three."""
     root = tmp_path_factory.mktemp("world")
-    source = PCFG.from_rules(
-        root={"S": 1.0},
-        binary=[("S", "NP", "VP", 1.0), ("VP", "VBD", "NP", 0.6), ("VP", "VP", "PP", 0.4), ("PP", "IN", "NP", 1.0),
-                ("NP", "DT", "NN", 0.7), ("NP", "NP", "PP", 0.3)],
-        lexical=[("VBD", "saw", 0.5), ("VBD", "ate", 0.5), ("IN", "with", 0.5), ("IN", "in", 0.5), ("DT", "the", 0.6),
-                 ("DT", "a", 0.4), ("NN", "dog", 0.4), ("NN", "cat", 0.3), ("NN", "park", 0.3)])
-    (root / "treebank.trees").write_text("".join(f"{tree}\n" for tree in sample_trees(source, 400, 1, max_length=20)))
-    profile = config.load_profile("smoke", SMALL, str(root / "treebank.trees"))
+    profile = config.load_profile("smoke", SMALL, write_treebank(root, 400))
     pipeline.run(profile, root / "run", pipeline.select(only="grammar"))
     found = []
     for n_threads in (1, 3):

@@ -4,10 +4,10 @@ import json
 
 import numpy as np
 import pytest
+from small_treebank import write_treebank
 
 from pcfg_artifact import cli
 from pcfg_artifact.grammar.pcfg import PCFG
-from pcfg_artifact.grammar.sampling import sample_trees
 from pcfg_artifact.metrics.selection import Numbers
 from pcfg_artifact.parsing.decoding import labelled_recall
 from pcfg_artifact.parsing.engine import inside_outside
@@ -22,15 +22,7 @@ SMALL = ["sample.n_pretraining=10", "sample.n_validation=300", "sample.n_probe_t
 
 @pytest.fixture(scope="module")
 def treebank(tmp_path_factory):
-    source = PCFG.from_rules(
-        root={"S": 1.0},
-        binary=[("S", "NP", "VP", 1.0), ("VP", "VBD", "NP", 0.6), ("VP", "VP", "PP", 0.4), ("PP", "IN", "NP", 1.0),
-                ("NP", "DT", "NN", 0.7), ("NP", "NP", "PP", 0.3)],
-        lexical=[("VBD", "saw", 0.5), ("VBD", "ate", 0.5), ("IN", "with", 0.5), ("IN", "in", 0.5), ("DT", "the", 0.6),
-                 ("DT", "a", 0.4), ("NN", "dog", 0.4), ("NN", "cat", 0.3), ("NN", "park", 0.3)])
-    path = tmp_path_factory.mktemp("treebank") / "trees"
-    path.write_text("".join(f"{tree}\n" for tree in sample_trees(source, 500, 1, max_length=20)))
-    return str(path)
+    return write_treebank(tmp_path_factory.mktemp("treebank"), 500)
 
 
 @pytest.fixture(scope="module")

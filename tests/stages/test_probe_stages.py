@@ -5,11 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from small_treebank import write_treebank
 
 from pcfg_artifact import cli
 from pcfg_artifact.errors import ConfigError
-from pcfg_artifact.grammar.pcfg import PCFG
-from pcfg_artifact.grammar.sampling import sample_trees
 from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.metrics.selection import Numbers
 from pcfg_artifact.mlm.model import build_config, build_model, parse_shape
@@ -45,14 +44,7 @@ SMALL = ["sample.n_pretraining=10", "sample.n_validation=10", "sample.n_probe_tr
 def world(tmp_path_factory):
     """A treebank drawn from a written grammar, its grammar and sample stages, exact span scores, untrained models."""
     root = tmp_path_factory.mktemp("world")
-    source = PCFG.from_rules(
-        root={"S": 1.0},
-        binary=[("S", "NP", "VP", 1.0), ("VP", "VBD", "NP", 0.6), ("VP", "VP", "PP", 0.4), ("PP", "IN", "NP", 1.0),
-                ("NP", "DT", "NN", 0.7), ("NP", "NP", "PP", 0.3)],
-        lexical=[("VBD", "saw", 0.5), ("VBD", "ate", 0.5), ("IN", "with", 0.5), ("IN", "in", 0.5), ("DT", "the", 0.6),
-                 ("DT", "a", 0.4), ("NN", "dog", 0.4), ("NN", "cat", 0.3), ("NN", "park", 0.3)])
-    (root / "treebank.trees").write_text("".join(f"{tree}\n" for tree in sample_trees(source, 600, 1, max_length=20)))
-    profile = config.load_profile("smoke", SMALL, str(root / "treebank.trees"))
+    profile = config.load_profile("smoke", SMALL, write_treebank(root, 600))
     out = root / "run"
     pipeline.run(profile, out, pipeline.select(last="sample"))
     inputs = Inputs({name: out / name for name in ("grammar", "sample", "marginals", "pretrain", "probe")}, "")
