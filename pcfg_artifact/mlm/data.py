@@ -149,7 +149,7 @@ class MaskedCorpus(TrainingCorpus):
         if not self.masking.any_token:
             return (drawn < self.masking.rate) & ~pieces.is_end
         n_tokens = np.bincount(pieces.row)
-        chance = uniform(keys ^ np.uint64(3), 0, np.zeros(len(n_tokens), np.int64))
+        chance = uniform(keys ^ np.uint64(3), np.uint64(0), np.zeros(len(n_tokens), np.int64))
         chosen = (self.masking.rate * n_tokens + chance).astype(np.int64)  # of each row, those that were drawn lowest
         row, nth = _repeated(n_tokens)
         is_masked = np.empty(len(drawn), bool)

@@ -42,8 +42,9 @@ def train_model(job: TrainingJob, folder: Path, rank: Rank, first_step: int | No
     cfg, objective = job.config, objective_of(job.model)
     pretraining, validation = read_shard(job.pretraining), read_shard(job.validation)
     batch_tokens = micro_batch(job, rank)
+    masking = Masking(cfg.mask_rate, cfg.corruption, cfg.mask_any_token)
     corpus, held_out = (objective.corpus(
-        shard, masking=Masking(cfg.mask_rate, cfg.corruption, cfg.mask_any_token), seed=cfg.seed, batch_size=cfg.batch_size,
+        shard, masking=masking, seed=cfg.seed, batch_size=cfg.batch_size,
         batch_tokens=batch_tokens, n_words=len(job.words), max_length=cfg.max_length, packing=cfg.packing)
         for shard in (pretraining, validation))
     network = first_network(job, pretraining)

@@ -74,6 +74,8 @@ UNITS = {"perplexity": "perplexity", "sentence_f1": "percent", "corpus_f1": "per
 def printed() -> Iterator[Metric]:
     """What the paper prints; its slips put right."""
     for metric in as_numbers(one for one in load_paper() if one.tolerance is not None).metrics:
+        if (metric.table, metric.convention) == ("parsing", "KIM"):
+            continue
         yield metric.at(unit="percent" if metric.table == "approximation_cost" else UNITS.get(metric.metric, "count"),
                         n=100)
     for setting, (metric, value) in itertools.product(("treebank", "ood"), zip(F1, (78.77, 75.90), strict=True)):

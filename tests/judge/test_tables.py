@@ -183,7 +183,8 @@ def test_the_report_says_under_every_table_which_stage_and_functions_its_numbers
     assert "table4" in written
     by_id = {view.id: view for view in load_views()}
     for name in written:
-        view = by_id[name.removesuffix("_novm")]
+        if (view := by_id.get(name.removesuffix("_novm"))) is None:
+            continue  # a table of numbers that no view shows
         start = page.index(f'id="table-{name}"')
         after = page[page.index("</table>", start):][:1500]
         for table in view.tables & {"approximation", "parsing", "control"}:
