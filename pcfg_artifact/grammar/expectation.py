@@ -14,7 +14,6 @@ from scipy.sparse.linalg import splu
 from pcfg_artifact.errors import GrammarError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.metrics.schema import Metric
-from pcfg_artifact.treebank.tree import Tree
 
 TOP = 20  # the paper counts the pre-terminals that its 20 most frequent in-terminals can produce
 
@@ -99,13 +98,13 @@ def frequencies(grammar: PCFG) -> np.ndarray:
     return grammar.symbol_counts if grammar.symbol_counts is not None else expected_counts(grammar)
 
 
-def grammar_sizes(grammar: PCFG, trees: Sequence[Tree]) -> list[Metric]:
-    """The sizes of a grammar that was learned from these trees."""
+def grammar_sizes(grammar: PCFG, lengths: Sequence[int]) -> list[Metric]:
+    """The sizes of a grammar; lengths: words of the trees that it was learned from, or that were drawn from it."""
     most_frequent = np.argsort(-frequencies(grammar)[:grammar.n_interminals], kind="stable")[:TOP]
     children = np.unique(grammar.binary[np.isin(grammar.binary[:, 0], most_frequent), 1:])
 
     def size(metric: str, value: float, unit: str = "count", **dimensions: Any) -> Metric:
-        return Metric(table="grammar", metric=metric, value=value, n=len(trees), unit=unit, **dimensions)
+        return Metric(table="grammar", metric=metric, value=value, n=len(lengths), unit=unit, **dimensions)
 
     return [
         size("interminals", grammar.n_interminals),
@@ -119,6 +118,6 @@ def grammar_sizes(grammar: PCFG, trees: Sequence[Tree]) -> list[Metric]:
         size("preterminals", int((children >= grammar.n_interminals).sum()), group="children of the most frequent",
              size=TOP),
         size("expected_length", expected_length(grammar), "words"),
-        size("mean_training_length", float(np.mean([len(tree.words()) for tree in trees])), "words"),
+        size("mean_training_length", float(np.mean(lengths)), "words"),
         size("spectral_radius", spectral_radius(grammar), "ratio"),
     ]
