@@ -20,6 +20,7 @@ from pcfg_artifact.errors import ArtifactError, UsageError
 # has the tool's name, or where a stage has that name the one in MODULE_OF.  `bench` is benchmarks/bench.py of a clone.
 TOOLS = {
     "learn": "learn a grammar from a treebank",
+    "zoo": "list grammars by name, with their sizes, ambiguity and exact floors",
     "sample": "draw sentences or trees from a grammar",
     "parse": "parse sentences, or score a grammar on a treebank",
     "mask": "rank the words that fit a masked position",
@@ -152,12 +153,15 @@ def _run_pipeline(arguments: Sequence[str]) -> int:
     stages = "\n".join(f"  {stage.name:<10} {stage.what}" for stage in pipeline.STAGES)
     parser = _Parser(
         prog="run_all.sh", formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Run the pipeline from treebank to verdict; the exit code is the verdict.",
+        description="Run the pipeline from treebank, or grammar, to verdict; the exit code is the verdict.",
         epilog=f"stages:\n{stages}\n\ntools (run_all.sh TOOL --help):\n  {'test':<10} run the test suite\n{tools}\n\n"
                f"example: run_all.sh --profile reduced --treebank craft_penn.zip")
     parser.add_argument("--profile", default="smoke", help=f"one of {', '.join(config.profile_names())} (smoke)")
     parser.add_argument("--out", metavar="DIR", help="output folder (runs/PROFILE)")
     parser.add_argument("--treebank", metavar="SOURCE", help="embedded, nltk, or a folder, zip or file of trees")
+    parser.add_argument("--grammar", metavar="SOURCE",
+                        help="in place of a treebank: a rule file, a grammar folder, rules of NLTK, or zoo:NAME (see "
+                             "the tool zoo)")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="settings",
                         help="change one value of the profile, e.g. sample.n_validation=100; may be repeated")
     parser.add_argument("--from", dest="first", metavar="STAGE", help="start at this stage")
@@ -185,7 +189,7 @@ def _run_pipeline(arguments: Sequence[str]) -> int:
         return 0
     settings = args.settings + (["grammar.skip_bad_trees=true"] if args.skip_bad_trees else [])
     settings += ["machine.log=tensorboard"] if args.log else []
-    profile = config.load_profile(args.profile, settings, args.treebank)
+    profile = config.load_profile(args.profile, settings, args.treebank, args.grammar)
     stages_to_run = pipeline.select(args.first, args.last, args.only)
     if args.out is not None and not args.out.strip():
         raise UsageError("--out is empty; give a folder, `.` is the current one")

@@ -15,10 +15,12 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from pcfg_artifact.errors import GrammarError, UsageError
+from pcfg_artifact.errors import UsageError
+from pcfg_artifact.grammar.expectation import expected_counts
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.grammar.unknown import UNKNOWN
 
+EXPECTED_TREES = 1e5
 MAX_SWEEPS = 50  # treebank grammars converge in 10 to 20
 
 
@@ -54,10 +56,12 @@ class Assignment(NamedTuple):
 
 
 def rule_counts(grammar: PCFG) -> Counts:
-    """Training counts of a relative-frequency grammar, from its probabilities and the counts of its symbols."""
-    if grammar.symbol_counts is None:
-        raise GrammarError("the grammar has no training counts; merging needs one that was learned from trees")
-    symbols = grammar.symbol_counts.astype(np.float64)
+    """Training counts of a relative-frequency grammar, from its probabilities and the counts of its symbols.
+
+    Of a grammar that was not learned: what is expected of EXPECTED_TREES trees.
+    """
+    symbols = EXPECTED_TREES * expected_counts(grammar) if grammar.symbol_counts is None \
+        else grammar.symbol_counts.astype(np.float64)
     binary = grammar.binary_prob * symbols[grammar.binary[:, 0]]
     # Every node is the root of its tree or a child of a rule.
     n_trees = symbols.sum() - 2 * binary.sum()

@@ -45,6 +45,10 @@ class Question:
         return self.span[1] - self.span[0]
 
 
+class NothingInQuestion(StageError):
+    """No span is both uncertain and of consequence, as in a grammar with one tree for all sentences."""
+
+
 @dataclass(frozen=True, eq=False)
 class InterventionData:
     """Sentences that probes are fitted to, sentences that are intervened on, and the questions about the latter."""
@@ -66,8 +70,8 @@ def build(grammar: PCFG, train: Ragged, test: Ragged, *, mask_rate: float, max_l
                  for sentences in chosen]
     spans = [found for width in widths for found in spans_in_question(marginals[1], width, n_questions, seed)]
     if not spans:
-        raise StageError(f"no span of {', '.join(map(str, widths))} words is in question in {len(chosen[1])} masked "
-                         f"sentences; raise intervene.n_test or intervene.max_length")
+        raise NothingInQuestion(f"no span of {', '.join(map(str, widths))} words is in question in {len(chosen[1])} "
+                                f"masked sentences; raise intervene.n_test or intervene.max_length")
     questions = answer_questions(grammar, chosen[1], spans, options)
     return InterventionData(chosen[0], marginals[0], chosen[1], marginals[1], questions)
 

@@ -308,6 +308,8 @@ def compare(claim: Claim, numbers: Numbers, grammar: str = "", *, partial: bool 
     keys: set[Key] = set()
     absent: Missing | Inapplicable | None = None
     try:
+        if numbers.is_given and len({s.get("setting") for of in claim.selectors.values() for s in of}) > 1:
+            raise Inapplicable("the claim compares sampled text with treebank text")
         for binding in bindings(claim, numbers.roles, grammar):
             try:
                 found = {name: [(selector, chosen(selector, numbers, binding)) for selector in selectors]
@@ -325,7 +327,7 @@ def compare(claim: Claim, numbers: Numbers, grammar: str = "", *, partial: bool 
         if absent is not None and not comparisons:
             raise absent
     except Missing as missing:
-        return Evaluation(MISSING, why=str(missing))
+        return Evaluation(INAPPLICABLE if numbers.is_given else MISSING, why=str(missing))
     except Inapplicable as reason:
         return Evaluation(INAPPLICABLE, why=str(reason))
     worst = min(comparisons, key=lambda c: -math.inf if math.isnan(c.slack) else c.slack)

@@ -44,6 +44,11 @@ def probes_of(metrics: Iterable[Metric], but: str = "") -> list[str]:
     return [probe for probe in probes if probe != but] or probes
 
 
+def texts_of(metrics: Sequence[Metric]) -> dict[str, str]:
+    """The texts that there are numbers of, by setting."""
+    return {setting: text for setting, text in TEXTS.items() if any(metric.setting == setting for metric in metrics)}
+
+
 @styled
 def frequency(numbers: Numbers) -> Drawing | None:
     shares = found(numbers, table="frequency", grammar=ALL, group=ALL, index=ALL, metric="share")
@@ -114,17 +119,17 @@ def f1_by_layer(numbers: Numbers) -> Drawing | None:
     if not scores:
         return None
     models, probes = drawn_models(scores, numbers.roles), probes_of(scores, but=MARGINAL_PROBE)
-    lines = grouped(scores, "probe", "setting", "model")
-    figure, grid = new_figure(7.2, 3.0 * len(probes), len(probes), 2, sharey=True)
+    lines, texts = grouped(scores, "probe", "setting", "model"), texts_of(scores)
+    figure, grid = new_figure(7.2, 3.0 * len(probes), len(probes), len(texts), sharey=True)
     for axes, probe in zip(grid, probes, strict=True):
-        for axis, (setting, text) in zip(axes, TEXTS.items(), strict=True):
+        for axis, (setting, text) in zip(axes, texts.items(), strict=True):
             for index, model in enumerate(models):
                 if (probe, setting, model) in lines:
                     plot(axis, *curve(lines[probe, setting, model], "layer"), index, model)
             axis.set(title=text if len(probes) == 1 else f"{text}, {probe} probe", xlabel="layer",
                      ylabel="sentence F1" if axis is axes[0] else "")
             whole_ticks(axis)
-    grid[0][1].legend()
+    grid[0][-1].legend()
     return finish(figure, "f1_by_layer", "Parsing F1 by layer and model",
                   f"Probe that reads a word and EOS: {', '.join(probes)}. Layer 0 holds the embeddings before any "
                   f"attention.")
@@ -139,9 +144,10 @@ def probe_comparison(numbers: Numbers) -> Drawing | None:
         return None
     figure, [axes] = new_figure(7.2, 2.8, 1, 2, sharey=True)
     probes, lines = probes_of(scores), grouped(scores, "input", "probe", "setting")
+    settings = [setting for setting in SETTINGS if any(score.setting == setting for score in scores)]
     for axis, (shown, title) in zip(axes, ((EOS, "word and EOS"), (ADJACENT, "three adjacent words")), strict=True):
         for index, probe in enumerate(probes):
-            for position, setting in enumerate(SETTINGS):
+            for position, setting in enumerate(settings):
                 layers, y = curve(lines.get((shown, probe, setting), []), "layer")
                 if 0 not in layers:
                     continue
@@ -152,8 +158,8 @@ def probe_comparison(numbers: Numbers) -> Drawing | None:
                           linestyle="none", label=f"{probe}, layer 0" if position == 0 else None)
                 axis.plot(place, max(y), marker="o", markersize=6, color=tone, linestyle="none",
                           label=f"{probe}, best layer" if position == 0 else None)
-        axis.set(title=title, xticks=range(3), xticklabels=SETTINGS, ylabel="sentence F1" if shown == EOS else "",
-                 xlim=(-0.5, 2.5))
+        axis.set(title=title, xticks=range(len(settings)), xticklabels=settings, xlim=(-0.5, len(settings) - 0.5),
+                 ylabel="sentence F1" if shown == EOS else "")
         axis.grid(axis="x", visible=False)
     axes[1].legend(loc="lower left")
     return finish(figure, "eos_and_adj", "What a probe reads: word and EOS, or adjacent words",
@@ -172,15 +178,16 @@ def marginals(numbers: Numbers) -> Drawing | None:
     last, probes = numbers.roles.layers(base), probes_of(scores)
     shown = MARGINAL_PROBE if MARGINAL_PROBE in probes else probes[0]
     lines = grouped(scores, "setting", "probe", "layer")
+    setting, text = list(texts_of(scores).items())[-1]
     figure, [axes] = new_figure(7.2, 3.4, 1, 2, sharey=True)
     for index, probe in enumerate(probes):
         for layer, style in ((last, "-"), (0, ":")):
-            if line := lines.get((TREEBANK.name, probe, layer)):
+            if line := lines.get((setting, probe, layer)):
                 plot(axes[0], *curve(line, "width"), index, f"{probe}, layer {layer}", linestyle=style)
     for index, setting in enumerate(SETTINGS):
         if line := lines.get((setting, shown, last)):
             plot(axes[1], *curve(line, "width"), index, setting)
-    axes[0].set(title="probes, treebank text", xlabel=WIDTH, ylabel="Pearson correlation")
+    axes[0].set(title=f"probes, {text}", xlabel=WIDTH, ylabel="Pearson correlation")
     axes[1].set(title=f"settings, {shown} probe, last layer", xlabel=WIDTH)
     for axis in axes:
         axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncol=2)
@@ -219,9 +226,10 @@ def attention(numbers: Numbers) -> Drawing | None:
     shown = [m for m in models if m in roles.by_layers and roles.layers(m) > 1] if roles.base else []
     shown = shown or models
     of_layer = grouped(distances, "model", "setting", "layer")
-    figure, axes = new_figure(7.2, 2.3 * len(shown), len(shown), 2, sharey="row", sharex="row")
+    texts = texts_of(distances)
+    figure, axes = new_figure(7.2, 2.3 * len(shown), len(shown), len(texts), sharey="row", sharex="row")
     for line, model in zip(axes, reversed(shown), strict=True):
-        for axis, (setting, text) in zip(line, TEXTS.items(), strict=True):
+        for axis, (setting, text) in zip(line, texts.items(), strict=True):
             for (other, where, layer), heads in of_layer.items():
                 if (other, where) == (model, setting):
                     _, values = curve(heads, "index")

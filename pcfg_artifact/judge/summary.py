@@ -70,6 +70,9 @@ def worst_status(found: Sequence[ClaimVerdict], profile: str) -> str:
 def agreement(verdicts: Verdicts) -> str:
     """Does this run agree with the recorded runs, and at paper scale with the paper's numbers?"""
     judged = Counter(j.against for j in verdicts.judgements if j.verdict != Verdict.NOT_JUDGED)
+    if verdicts.why_not and not judged and not verdicts.agrees:
+        wrong = [found.claim.claim for found in verdicts.claims if not found.agrees]
+        return f"{len(wrong)} claims about exact constructions FAIL ({'; '.join(wrong)}): {verdicts.why_not}."
     if verdicts.why_not and not judged:
         return f"No recorded run to compare with: {verdicts.why_not}."
     what = {"number": "numbers", "mean": "means", "paper": "numbers of the paper"}

@@ -21,8 +21,8 @@ from pcfg_artifact.errors import CorruptArtifact, StageError
 # Each dimension, and what it says.  Blank where it does not apply.  A new one is added here and to Metric.
 DIMENSIONS = {
     "table": "what was measured: parsing, marginals, perplexity, attention, ...; TABLES of views.py lists all",
-    "grammar": "which grammar of the run: vm (labels name their parents) or novm (they do not); blank: the one that "
-               "text is sampled from",
+    "grammar": "which grammar of the run: vm (labels name their parents) or novm (they do not), given (of --grammar); "
+               "blank: the one that text is sampled from",
     "model": "who computed it: a trained model (A4L3, C4L3, A4L3-random), a parser (IO, right), a construction "
              "(theorem_3.2), an approximation (few, low_rank), or exact inference (exact, exact so far)",
     "layer": "of the model: 0 holds the embeddings",
@@ -41,6 +41,7 @@ DIMENSIONS = {
 }
 WHOLE_NUMBERS = ("layer", "width", "size", "index", "step")
 KEY = tuple(DIMENSIONS)
+GIVEN = "given"  # the grammar of a run that has no treebank
 Key = tuple[str | int | None, ...]
 
 

@@ -37,7 +37,7 @@ from pcfg_artifact.metrics.models import (
     trained_on,
     untrained,
 )
-from pcfg_artifact.metrics.schema import KEY, WHOLE_NUMBERS, Key, Metric, is_blank, mean_over_seeds, name_of
+from pcfg_artifact.metrics.schema import GIVEN, KEY, WHOLE_NUMBERS, Key, Metric, is_blank, mean_over_seeds, name_of
 
 Selector = Mapping[str, Any]
 ALL, BEST, LAST, MIDDLE, USED_LAYERS = "all", "best", "last", "middle", "used"
@@ -57,6 +57,11 @@ LEADING = {"parsing": {"metric": "sentence_f1", "convention": "PB"}, "incrementa
 OF_A_CASE = ("table", "grammar", "model", "probe", "setting", "input", "width", "size", "group", "bin", "index")
 
 
+# In a run of a given grammar its one grammar stands for the main one, and sampled text for the treebank's.
+OF_GIVEN = {"grammar": {"vm": GIVEN}, "setting": {"treebank": "sampled"}}
+WITHOUT_TREEBANK = ("novm", "ood")
+
+
 class Missing(Exception):
     """A selector found no number."""
 
@@ -73,6 +78,7 @@ class Numbers:
 
     def __init__(self, metrics: Iterable[Metric], roles: Roles | None = None, origin: Numbers | None = None) -> None:
         self._measured = list(metrics)
+        self.is_given = origin.is_given if origin is not None else any(m.grammar == GIVEN for m in self._measured)
         self.metrics = mean_over_seeds(self._measured)
         self.by_key = {metric.key: metric for metric in self.metrics}
         self._by_measure: dict[str, dict[str, list[Metric]]] = defaultdict(lambda: defaultdict(list))
@@ -136,6 +142,10 @@ class Numbers:
         if isinstance(value, list):
             parts = [self._resolve(name, part, variables) for part in value]
             return [one for part in parts for one in _as_list(part)]
+        if self.is_given and name in OF_GIVEN and not isinstance(value, Mapping) and value is not None:
+            if value in WITHOUT_TREEBANK:
+                raise Inapplicable(f"a run of a given grammar has no {name} {value}")
+            return OF_GIVEN[name].get(value, value)
         if name != "model":
             return value
         if isinstance(value, Mapping):

@@ -126,7 +126,7 @@ def measured(numbers: Numbers, selector: Selector) -> list[Metric]:
     for values in product(*lists.values()):
         with suppress(Missing, Inapplicable):
             found += numbers.select({**selector, **dict(zip(lists, values, strict=True))})
-    return found
+    return list({metric.key: metric for metric in found}.values())
 
 
 def numbers_of(view: View, numbers: Numbers) -> list[Metric]:

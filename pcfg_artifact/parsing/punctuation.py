@@ -24,6 +24,11 @@ def is_punctuation(tag: str, word: str, rule: str = PENN) -> bool:
     return word in BRACKETS or not any(character.isalnum() for character in word)
 
 
+def has_word_tags(trees: Sequence[Tree]) -> bool:
+    """Whether any word has one of the Penn Treebank's tags of words, so that other tags are telling."""
+    return any(leaf.label in WORD_TAGS for tree in trees for leaf in tree.preterminals())
+
+
 def dropped_share(trees: Sequence[Tree], rule: str) -> float:
     """The share of tokens that the rule calls punctuation."""
     found = [is_punctuation(leaf.label, leaf.word or "", rule) for tree in trees for leaf in tree.preterminals()]

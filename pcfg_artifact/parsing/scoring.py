@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.metrics.schema import Metric
-from pcfg_artifact.parsing.punctuation import PENN, WORD_TAGS, is_punctuation
+from pcfg_artifact.parsing.punctuation import PENN, WORD_TAGS, has_word_tags, is_punctuation
 from pcfg_artifact.treebank.tree import Tree
 
 __all__ = ["CONVENTIONS", "WORD_TAGS", "Convention", "SpanF1", "gold_spans", "span_f1"]
@@ -127,6 +127,8 @@ def span_f1(gold_trees: Sequence[Tree], predicted_spans: Sequence[Iterable[Span]
     if len(gold_trees) != len(predicted_spans):
         raise UsageError(f"{len(gold_trees)} gold trees but {len(predicted_spans)} predictions; they must be parallel")
     switches = CONVENTIONS[convention]
+    if punctuation == PENN and not has_word_tags(gold_trees):  # of a grammar with other symbols: nothing is dropped
+        switches = replace(switches, keep_punctuation=True)
     sentence_scores: list[float] = []
     hits, n_gold, n_predicted = (Counter[int]() for _ in range(3))
     for tree, spans in zip(gold_trees, predicted_spans, strict=True):

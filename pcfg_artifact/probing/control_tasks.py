@@ -13,7 +13,7 @@ import numpy as np
 
 from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.metrics.selection import ALL, BEST, LAST, Numbers
-from pcfg_artifact.probing.settings import EOS, NARY, TREEBANK
+from pcfg_artifact.probing.settings import EOS, NARY
 from pcfg_artifact.system.random_streams import derive_seed
 
 TASK_OF = {"accuracy": "parsing", "pearson": "marginals"}  # measure of a control task -> table of the task's own scores
@@ -55,14 +55,14 @@ def control_metrics(control: Iterable[Metric], probed: Iterable[Metric]) -> Iter
                 yield score.at(group="selectivity", bin=NARY, value=nary - score.value)
 
 
-def sensitivity_metrics(numbers: Numbers, model: str, probe: str) -> Iterator[Metric]:
+def sensitivity_metrics(numbers: Numbers, model: str, probe: str, setting: str) -> Iterator[Metric]:
     """How much a probe gains over layer 0 (sensitivity), beside how much it beats its control task (selectivity).
 
     Parsing: sentence F1 of the best layer less layer 0; selectivity of accuracy at its best layer.  Marginals, per
-    span width: Pearson correlation of the last layer less layer 0; selectivity at the last layer.  Treebank text.
+    span width: Pearson correlation of the last layer less layer 0; selectivity at the last layer.
     """
     def scores(**selected: Any) -> list[Metric]:
-        return numbers.select({"model": model, "probe": probe, "setting": TREEBANK.name, **selected})
+        return numbers.select({"model": model, "probe": probe, "setting": setting, **selected})
 
     trees = {"table": "parsing", "input": EOS, "convention": "PB", "metric": "sentence_f1"}
     marginals = {"table": "marginals", "width": ALL, "metric": "pearson"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import NamedTuple
 
 
@@ -32,6 +33,13 @@ SAMPLED = Setting("sampled", SAMPLED_TRAIN, SAMPLED_TEST)
 OUT_OF_DISTRIBUTION = Setting("ood", SAMPLED_TRAIN, TREEBANK_TEST)
 TREEBANK = Setting("treebank", TREEBANK_TRAIN, TREEBANK_TEST)
 SETTINGS = (SAMPLED, OUT_OF_DISTRIBUTION, TREEBANK)
+
+
+
+def settings_of(texts: Container[str]) -> tuple[Setting, ...]:
+    """The settings whose texts there are, by name; what is shown of one setting alone is shown of the last."""
+    return tuple(s for s in SETTINGS if s.training.name in texts and s.test.name in texts)
+
 
 # What a probe of trees reads beside a word: the state of EOS, or those of the words next to it.
 EOS, ADJACENT = "EOS", "ADJ"

@@ -17,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from pcfg_artifact.errors import ConfigError
 from pcfg_artifact.run import sections
+from pcfg_artifact.run.given_grammar import fitted
 from pcfg_artifact.run.sections import PretrainConfig, Profile
 
 
@@ -25,24 +26,36 @@ def profile_names() -> list[str]:
     return sorted(entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml"))
 
 
-def load_profile(name: str, settings: Sequence[str] = (), treebank: str | None = None) -> Profile:
-    """The named profile with `key=value` settings applied, e.g. `["seed=3", "sample.n_validation=100"]`."""
+def load_profile(name: str, settings: Sequence[str] = (), treebank: str | None = None,
+                 grammar: str | None = None) -> Profile:
+    """The named profile with `key=value` settings applied, e.g. `["seed=3", "sample.n_validation=100"]`.
+
+    grammar: what is sampled from, in the place of one that is learned from a treebank.
+    """
     values = _merged(name)
     for setting in settings:
         _apply(values, setting)
     if treebank is not None:
         values["treebank"] = treebank
+    if grammar is not None:
+        values["given"] = grammar
     profile = _validated({**values, "name": name})
     if not profile.treebank.strip():
         raise ConfigError("the treebank has no name (--treebank is empty); give `embedded`, `nltk`, or a folder, zip "
                           "or file of trees")
+    if profile.given is not None:
+        if treebank is not None:
+            raise ConfigError("--treebank and --grammar name two sources; give the one that the run is about")
+        if profile.marginals.target == "latent":
+            raise ConfigError("'marginals.target' is latent, which is learned from a treebank's trees; a given grammar "
+                              "has none: leave it at pcfg")
     for stage in ("probe", "attention", "incremental", "intervene"):
         if profile.stage(stage).max_length > profile.pretrain.max_length:
             raise ConfigError(f"'{stage}.max_length' is {profile.stage(stage).max_length}, expected at most "
                               f"{profile.pretrain.max_length}, the longest sentence the models read "
                               f"(pretrain.max_length)")
     _check_training(profile.pretrain)
-    return profile
+    return profile if profile.given is None else fitted(profile)
 
 
 def _check_training(cfg: PretrainConfig) -> None:

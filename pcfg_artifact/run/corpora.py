@@ -10,7 +10,7 @@ from pcfg_artifact.errors import StageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.parsing.charts import cell_bounds
 from pcfg_artifact.probing.corpus import Corpus, unseen
-from pcfg_artifact.probing.settings import TEXTS
+from pcfg_artifact.probing.settings import TEXTS, Text
 from pcfg_artifact.probing.targets import Span
 from pcfg_artifact.run.inputs import Inputs
 from pcfg_artifact.system.ragged import Ragged
@@ -20,7 +20,7 @@ from pcfg_artifact.treebank.tree import Tree
 
 def read_corpora(inputs: Inputs, max_length: int, n_train: int,
                  n_test: int) -> tuple[dict[str, Corpus], dict[str, dict[str, int]]]:
-    """The four corpora, and by corpus and reason how many sentences were left out.
+    """The four corpora (two where there is no treebank), and by corpus and reason how many sentences were left out.
 
     Sentences of more than `max_length` words, and those that `marginals` left out, are passed over; then the first
     n_train and n_test are taken.  Test sentences that a probe may have seen in training are left out of those.
@@ -28,7 +28,8 @@ def read_corpora(inputs: Inputs, max_length: int, n_train: int,
     grammar = inputs.pcfg()
     corpora: dict[str, Corpus] = {}
     left_out: dict[str, dict[str, int]] = {}
-    for text in TEXTS:
+    texts = texts_of(inputs)
+    for text in texts:
         limit = n_train if text.is_training else n_test
         scores, parses = (inputs["marginals"].ragged(f"{text.split}/{what}", memory_map=True)
                           for what in ("span_scores", "spans"))
@@ -36,9 +37,11 @@ def read_corpora(inputs: Inputs, max_length: int, n_train: int,
             else map(unbinarise, inputs.sampled_trees(text.split))
         corpora[text.name], n_long = _take(trees, scores, parses, grammar, max_length, limit)
         left_out[text.name] = {"seen_in_training": 0, "too_long": n_long}
-    training = [corpora[text.name].sentences for text in TEXTS if text.is_training]
-    for name in (text.name for text in TEXTS if not text.is_training):
+    training = [corpora[text.name].sentences for text in texts if text.is_training]
+    for name in (text.name for text in texts if not text.is_training):
         kept = unseen(corpora[name].sentences, *training)
+        if not len(kept) and not inputs.has_treebank:  # a language so small that every sentence is known
+            continue
         left_out[name]["seen_in_training"] = len(corpora[name]) - len(kept)
         corpora[name] = corpora[name].subset(kept)
     for name, corpus in corpora.items():
@@ -46,6 +49,10 @@ def read_corpora(inputs: Inputs, max_length: int, n_train: int,
             raise StageError(f"no sentence is left in {name!r} (up to {max_length} words, not in the probe's training "
                              f"set); raise probe.max_length or sample more sentences")
     return corpora, left_out
+
+
+def texts_of(inputs: Inputs) -> list[Text]:
+    return [text for text in TEXTS if text.is_sampled or inputs.has_treebank]
 
 
 def unscored_corpus(grammar: PCFG, trees: Sequence[Tree]) -> Corpus:

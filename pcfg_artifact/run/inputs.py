@@ -8,18 +8,21 @@ from pathlib import Path
 from pcfg_artifact.errors import StageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.grammar.sampling import SampledTrees
+from pcfg_artifact.metrics.schema import GIVEN
 from pcfg_artifact.run.stage_folder import Folder
 from pcfg_artifact.system.ragged import Ragged
+from pcfg_artifact.treebank.binarise import VARIANTS, unbinarise
 from pcfg_artifact.treebank.brackets import parse_trees
 from pcfg_artifact.treebank.tree import Tree
 
 
 class Inputs:
-    """Read access to earlier stages; `source` is the treebank as the user named it, for the first stage alone."""
+    """Read access to earlier stages; `source` is the treebank as the user named it, or with `is_given` the grammar, for
+    the first stage alone."""
 
-    def __init__(self, folders: Mapping[str, Path], source: str) -> None:
+    def __init__(self, folders: Mapping[str, Path], source: str, *, is_given: bool = False) -> None:
         self._folders = dict(folders)
-        self.source = source
+        self.source, self.is_given = source, is_given
 
     def __getitem__(self, stage: str) -> Folder:
         if stage not in self._folders:
@@ -32,13 +35,25 @@ class Inputs:
     def __contains__(self, stage: str) -> bool:
         return stage in self._folders
 
+    @property
+    def has_treebank(self) -> bool:
+        """Whether the run's grammar was learned; a given one has neither treebank text nor a second variant."""
+        return self["grammar"].json("sizes")["variant"] != GIVEN
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        return VARIANTS if self.has_treebank else (GIVEN,)
+
     def pcfg(self, variant: str | None = None) -> PCFG:
-        """The learned grammar: the one sampled from, or the named variant."""
+        """The grammar that is sampled from, or the named variant."""
         grammar = self["grammar"]
         return PCFG.load(grammar.path(variant or grammar.json("sizes")["variant"]))
 
     def trees(self, split: str) -> list[Tree]:
-        """Cleaned treebank trees of `train` or `test`."""
+        """Cleaned treebank trees of `train` or `test`; of a given grammar, trees that were drawn in their place."""
+        if not self.has_treebank:
+            drawn = SampledTrees(self.pcfg(), self["grammar"].ragged(f"{split}/rules"), n_rejected=0)
+            return [unbinarise(tree) for tree in drawn]
         name = f"{split}.trees"
         return parse_trees(self["grammar"].text(name), name)[0]
 

@@ -28,7 +28,8 @@ MODELS = ("metrics/models.py", "run/trained_models.py")
 PROBES = (*MODELS, "metrics/selection.py", "parsing", "probing", "run/corpora.py", "workers")
 
 MEASURING = (
-    Stage("grammar", (TREEBANK,), "learn the PCFG from the treebank"),
+    Stage("grammar", (TREEBANK,), "learn the PCFG from the treebank, or take the given one",
+          ("run/given_grammar.py",)),
     Stage("sample", ("grammar",), "draw sentences and trees from it", ("workers/shards.py",)),
     Stage("marginals", ("grammar", "sample"), "run Inside-Outside: span marginals, trees, the optimum of masked words",
           ("approximation", "parsing", "probing/settings.py", "workers/distributed.py", "workers/launch.py",
@@ -139,7 +140,8 @@ def run_stage(profile: Profile, out: Path, stage: Stage, inputs: dict[str, str],
     folder = stage_folder.begin(out / stage.name, mark, keeps=stage.keeps, fresh=force)
     try:
         importlib.import_module(f"pcfg_artifact.stages.{stage.name}").run(
-            section, Inputs(folders, profile.treebank), folder, machine)
+            section, Inputs(folders, profile.given or profile.treebank, is_given=profile.given is not None), folder,
+            machine)
         outputs = {name: storage.sha256(folder.path(name)) for name in folder.files()}
         if "torch" in sys.modules:
             sys.modules["torch"].cuda.empty_cache()  # the next stage's processes need the memory

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pcfg_artifact.errors import TreebankError, UsageError
+from pcfg_artifact.grammar.sources import grammar_hash
 from pcfg_artifact.judge.judge import MINIMUM_SEEDS, Run, why_not_applicable
 from pcfg_artifact.run import freshness
 from pcfg_artifact.run.expected import expected_hash, load_record, settings_hash
@@ -17,7 +18,7 @@ from pcfg_artifact.run.training_plan import duration, training_lines
 from pcfg_artifact.system.machine import read_hardware
 from pcfg_artifact.treebank.reading import source_hash
 
-# Inputs that are not stages: the trees, and what verify compares with.
+# Inputs that are not stages: the trees (or the given grammar), and what verify compares with.
 TREEBANK, EXPECTED = "treebank", "expected_results"
 
 
@@ -73,7 +74,7 @@ def input_hashes(profile: Profile, out: Path, stage: Stage) -> dict[str, str]:
     hashes = {}
     for name in stage.reads:
         if name == TREEBANK:
-            hashes[name] = source_hash(profile.treebank)
+            hashes[name] = origin_hash(profile)
         elif name == EXPECTED:
             hashes[name] = expected_hash()
         else:
@@ -85,12 +86,18 @@ def input_hashes(profile: Profile, out: Path, stage: Stage) -> dict[str, str]:
     return hashes
 
 
+def origin_hash(profile: Profile) -> str:
+    """A hash of the treebank's trees, or of the given grammar."""
+    return source_hash(profile.treebank) if profile.given is None else grammar_hash(profile.given)
+
+
 # ---- costs ----------------------------------------------------------------------------------------------------------
 
 
 def describe(profile: Profile, out: Path, stages: Sequence[Stage], *, force: bool = False) -> str:
     """The plan as text: every stage, whether it runs and why, and what it costs in this profile."""
-    lines = [f"profile {profile.name}, treebank {profile.treebank}, output {out}",
+    origin = f"treebank {profile.treebank}" if profile.given is None else f"grammar {profile.given}"
+    lines = [f"profile {profile.name}, {origin}, output {out}",
              f"{'stage':<12} {'action':<7} {'time':>9} {'disk':>9}  reason"]
     total_seconds = total_megabytes = 0.0
     for planned in plan(profile, out, stages, force=force):
@@ -114,7 +121,7 @@ def _judge_lines(profile: Profile, verify: Stage) -> list[str]:
     """Whether the recorded numbers will apply: a run of an hour on other trees would say so at its end only."""
     record = load_record(profile.verify.expected)
     try:
-        treebank = source_hash(profile.treebank)
+        treebank = origin_hash(profile)
     except TreebankError:  # the plan's first line says so
         return []
     if record is None:

@@ -46,7 +46,8 @@ def refuse_early(profile: Profile, out: Path, stages: Sequence[str], force: bool
     if "verify" in stages and profile.verify.expected not in profile_names():
         raise ConfigError(f"verify.expected is {profile.verify.expected!r}, expected one of "
                           f"{', '.join(profile_names())}: the profile whose recorded results a run is compared with")
-    if profile.verify.expected == "paper" and not (out / "grammar" / stage_folder.MANIFEST).is_file():
+    if profile.given is None and profile.verify.expected == "paper" \
+            and not (out / "grammar" / stage_folder.MANIFEST).is_file():
         treebank = read_treebank(profile.treebank, skip_bad_trees=profile.grammar.skip_bad_trees, progress=progress)
         sections = {name: len(trees) for name, trees in splits.wsj_sections(treebank).items()}
         problems += splits.wsj_problems(sections, splits.WSJ_TRAIN, splits.WSJ_TEST, splits.WSJ_TRAIN_TREES,

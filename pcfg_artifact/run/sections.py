@@ -51,6 +51,9 @@ class GrammarConfig:
     variant: Literal["vm", "novm"]
     cutoff: CountOrZero  # words seen this often or less become signatures
     skip_bad_trees: Flag
+    n_train: Count = 4_000  # trees drawn from a given grammar, in the place of a treebank's
+    n_test: Count = 1_000
+    longest: Count | None = None  # of a given grammar: begin at constituents that are short enough (given_grammar.py)
 
 
 @dataclass(frozen=True, config=CLOSED)
@@ -285,6 +288,7 @@ class Profile:
     dynamics: DynamicsConfig
     verify: VerifyConfig
     cost: dict[str, Any]  # stage -> [seconds, megabytes on disk] and what `training` assumes; for --dry-run alone
+    given: str | None = None  # the grammar of --grammar, in the place of a treebank
 
     def stage(self, name: str) -> Any:
         return getattr(self, name)

@@ -17,7 +17,6 @@ from pcfg_artifact.run.stage_folder import StageDir
 from pcfg_artifact.system.machine import Machine
 from pcfg_artifact.system.progress import progress
 from pcfg_artifact.system.random_streams import derive_seed, stream
-from pcfg_artifact.treebank.binarise import VARIANTS
 from pcfg_artifact.treebank.tree import Tree
 
 
@@ -36,7 +35,7 @@ def run(cfg: ApproximateConfig, inputs: Inputs, out: StageDir, machine: Machine)
     train = [tree for tree in inputs.trees("train") if 2 <= len(tree.words()) <= cfg.max_training_length]
     chosen = stream(cfg.seed, "approximate", "training").permutation(len(train))[:cfg.n_training]
     metrics: list[Metric] = []
-    for variant in VARIANTS:
+    for variant in inputs.variants:
         tables = variant_tables(cfg, inputs.pcfg(variant), [train[s] for s in chosen], test, out, machine)
         total = sum(len(table.rows) for table in tables)
         units = ((table, row) for table in tables for row in table.rows)

@@ -25,7 +25,8 @@ ROW_SUM_TOLERANCE = 1e-4  # float32 softmax over at most some hundred entries
 
 
 def run(cfg: AttentionConfig, inputs: Inputs, out: StageDir, machine: Machine) -> None:
-    sentences = {setting.name: read_sentences(cfg, inputs, setting.test) for setting in (SAMPLED, TREEBANK)}
+    sentences = {setting.name: read_sentences(cfg, inputs, setting.test) for setting in (SAMPLED, TREEBANK)
+                 if setting is SAMPLED or inputs.has_treebank}
     metrics = []
     for name, folder in model_folders(inputs["pretrain"]).items():
         model, tokenizer = load_encoder(folder, attention="eager")  # fused kernels keep no attention

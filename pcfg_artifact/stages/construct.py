@@ -38,7 +38,6 @@ from pcfg_artifact.run.sections import ConstructConfig
 from pcfg_artifact.run.stage_folder import StageDir
 from pcfg_artifact.system.machine import Machine, single_thread
 from pcfg_artifact.system.progress import progress
-from pcfg_artifact.treebank.binarise import VARIANTS
 from pcfg_artifact.treebank.tree import Tree
 
 CLOSE = 1e-9  # a span's error against the whole pass of the algorithm; projection may cancel a span to noise
@@ -56,7 +55,7 @@ def run(cfg: ConstructConfig, inputs: Inputs, out: StageDir, machine: Machine) -
     out.write_json("explored", [explored_sentence(grammar, found) for found in explored])
     sampled = sampled_sentences(inputs, grammar, cfg)
     metrics = list(theorem_metrics(grammar, sampled, cfg))
-    for variant in VARIANTS:
+    for variant in inputs.variants:
         metrics += approximate_metrics(variant, inputs.pcfg(variant), train[:cfg.n_training], sampled,
                                        test[:cfg.n_parsed], cfg, machine)
         if cfg.merged_smoothing is not None:

@@ -1,5 +1,6 @@
-"""Stage `control`: control tasks for the base model on the treebank, and selectivity = task - control.
+"""Stage `control`: control tasks for the base model on the treebank, without one on sampled text, and selectivity.
 
+Selectivity is the score of the task less that of the control task.
 Corpora and fits are those of the stage `probe`, read from its setup.json: selectivity compares like with like.
 """
 
@@ -10,7 +11,7 @@ from typing import Any
 
 from pcfg_artifact.metrics.selection import Numbers
 from pcfg_artifact.probing.control_tasks import control_metrics, sensitivity_metrics
-from pcfg_artifact.probing.settings import TREEBANK
+from pcfg_artifact.probing.settings import settings_of
 from pcfg_artifact.probing.tasks import Task, control_span_task, control_tree_task, run_task
 from pcfg_artifact.run.corpora import read_corpora
 from pcfg_artifact.run.inputs import Inputs
@@ -37,7 +38,8 @@ def run(cfg: ControlConfig, inputs: Inputs, out: StageDir, machine: Machine) -> 
                                for name, value in setup["config"].items()}
     probe_cfg, base = ProbeConfig(**options), setup["base"]
     corpora, _ = read_corpora(inputs, probe_cfg.max_length, probe_cfg.n_train, probe_cfg.n_test)
-    corpora = {text.name: corpora[text.name] for text in (TREEBANK.training, TREEBANK.test)}
+    setting = settings_of(corpora)[-1]
+    corpora = {text.name: corpora[text.name] for text in (setting.training, setting.test)}
     context = Context.build(probe_cfg, corpora, base, machine, out.root, options, cfg.seed)
     context.last[base] = setup["models"][base]
     folder = model_folders(inputs["pretrain"])[base]
@@ -48,7 +50,7 @@ def run(cfg: ControlConfig, inputs: Inputs, out: StageDir, machine: Machine) -> 
     probed = inputs["probe"].metrics()
     metrics = list(control_metrics(scores, probed))
     numbers = Numbers([*probed, *metrics])
-    metrics += [score for probe in context.probes for score in sensitivity_metrics(numbers, base, probe)]
+    metrics += [score for probe in context.probes for score in sensitivity_metrics(numbers, base, probe, setting.name)]
     out.write_metrics(metrics)
 
 
@@ -61,13 +63,13 @@ def tasks_of(context: Context, unit: Unit) -> dict[str, Task]:
 
 
 def fits_of(context: Context, unit: Unit) -> list[Fit]:
-    return [Fit(unit, TREEBANK.training.name, name) for name in tasks_of(context, unit)]
+    return [Fit(unit, settings_of(context.corpora)[-1].training.name, name) for name in tasks_of(context, unit)]
 
 
 def run_fit(context: Context, fit: Fit) -> Fit:
     """One control task of one probe on one layer, in a worker process."""
-    started, layers = time.process_time(), context.layers(fit.unit)
+    started, layers, setting = time.process_time(), context.layers(fit.unit), settings_of(context.corpora)[-1]
     result = run_task(tasks_of(context, fit.unit)[fit.task], context.probes[fit.unit.probe], layers[fit.training],
-                      {TREEBANK.name: layers[TREEBANK.test.name]}, context.seeds, device=device_of(context.machine))
+                      {setting.name: layers[setting.test.name]}, context.seeds, device=device_of(context.machine))
     write_result(context, fit, result, time.process_time() - started)
     return fit

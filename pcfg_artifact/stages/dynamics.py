@@ -29,7 +29,7 @@ from pcfg_artifact.parsing.prefix.tree_facts import facts_so_far
 from pcfg_artifact.probing.corpus import Corpus
 from pcfg_artifact.probing.probes import build_probes, shown_probe
 from pcfg_artifact.probing.reading_probe import OF_TREE, RELATIVE_DEPTH
-from pcfg_artifact.probing.settings import EOS, TREEBANK
+from pcfg_artifact.probing.settings import EOS, settings_of
 from pcfg_artifact.run.corpora import read_corpora
 from pcfg_artifact.run.inputs import Inputs
 from pcfg_artifact.run.sections import DynamicsConfig
@@ -68,20 +68,23 @@ def build_context(cfg: DynamicsConfig, inputs: Inputs, machine: Machine) -> Chec
     setup, options = inputs["probe"].json("setup"), inputs["intervene"].json("setup")["config"]
     base, probe, grammar = setup["base"], setup["config"], inputs.pcfg()
     corpora, _ = read_corpora(inputs, probe["max_length"], cfg.n_train, cfg.n_test)
-    train, test = corpora[TREEBANK.training.name], corpora[TREEBANK.test.name]
-    data = build(grammar, inputs.sentences("probe_train"), inputs.sentences("probe_test"),
-                 mask_rate=options["mask_rate"], max_length=options["max_length"], n_train=cfg.n_train,
-                 n_test=cfg.n_test, widths=options["widths"], n_questions=cfg.n_questions, seed=cfg.seed,
-                 options=EngineOptions(n_threads=machine.n_workers))
-    linear = build_probes((LINEAR,), probe)
-    interventions = InterventionContext(data, linear, machine, cfg.seed)
-    followed = {base: Followed(masked_words(cfg, grammar, inputs, machine, options), train, test,
-                               best_layer(inputs, base, shown_probe(LINEAR, probe["probes"])), interventions)}
+    setting = settings_of(corpora)[-1]
+    train, test = corpora[setting.training.name], corpora[setting.test.name]
+    linear, interventions = build_probes((LINEAR,), probe), None
+    if inputs["intervene"].metrics():  # of a grammar whose spans are never in doubt there are none
+        data = build(grammar, inputs.sentences("probe_train"), inputs.sentences("probe_test"),
+                     mask_rate=options["mask_rate"], max_length=options["max_length"], n_train=cfg.n_train,
+                     n_test=cfg.n_test, widths=options["widths"], n_questions=cfg.n_questions, seed=cfg.seed,
+                     options=EngineOptions(n_threads=machine.n_workers))
+        interventions = InterventionContext(data, linear, machine, cfg.seed)
+    best = best_layer(inputs, base, shown_probe(LINEAR, probe["probes"]), setting.name)
+    followed = {base: Followed(masked_words(cfg, grammar, inputs, machine, options), train, test, best, interventions)}
     for causal in (name for name in causal_folders(inputs["pretrain"]) if masked_counterpart(name) == base):
         followed[causal] = Followed(words_ahead(cfg, grammar, inputs, machine, options),
                                     scored_so_far(grammar, train, machine), scored_so_far(grammar, test, machine),
                                     best_causal_layer(inputs, causal), None)
-    return CheckpointContext(followed, linear[LINEAR], tuple(probe["widths"]), cfg.n_attention, machine, cfg.seed)
+    return CheckpointContext(followed, linear[LINEAR], tuple(probe["widths"]), setting.name, cfg.n_attention, machine,
+                             cfg.seed)
 
 
 # ---- what is predicted -----------------------------------------------------------------------------------------------
@@ -118,9 +121,9 @@ def scored_so_far(grammar: PCFG, corpus: Corpus, machine: Machine) -> Corpus:
                                                for scores, fact in zip(corpus.scores, facts, strict=True)])
 
 
-def best_layer(inputs: Inputs, model: str, probe: str) -> int:
-    """The layer that a probe parses the treebank best from."""
-    return _layer_of(inputs["probe"], {"table": "parsing", "model": model, "probe": probe, "setting": TREEBANK.name,
+def best_layer(inputs: Inputs, model: str, probe: str, setting: str) -> int:
+    """The layer that a probe parses the text of a setting best from."""
+    return _layer_of(inputs["probe"], {"table": "parsing", "model": model, "probe": probe, "setting": setting,
                                        "input": EOS, "convention": "PB", "metric": "sentence_f1"})
 
 

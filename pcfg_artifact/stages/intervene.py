@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from pcfg_artifact.constructions.relative import RelativeInsideOutside
-from pcfg_artifact.errors import StageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.interventions.constructed import constructed_metrics, observe_constructed
-from pcfg_artifact.interventions.counterfactuals import InterventionData, build
+from pcfg_artifact.interventions.counterfactuals import InterventionData, NothingInQuestion, build
 from pcfg_artifact.interventions.effects import SMALLEST_CHANGE
 from pcfg_artifact.interventions.experiment import LINEAR, layer_metrics
 from pcfg_artifact.metrics.models import middle_layer, untrained
@@ -29,11 +28,19 @@ def run(cfg: InterveneConfig, inputs: Inputs, out: StageDir, machine: Machine) -
     setup = inputs["probe"].json("setup")
     base, n_layers = setup["base"], setup["models"][setup["base"]]
     grammar = inputs.pcfg()
-    data = build(grammar, inputs.sentences("probe_train"), inputs.sentences("probe_test"),
-                 mask_rate=cfg.mask_rate, max_length=cfg.max_length, n_train=cfg.n_train, n_test=cfg.n_test,
-                 widths=cfg.widths, n_questions=cfg.n_questions, seed=cfg.seed,
-                 options=EngineOptions(n_threads=machine.n_workers))
-    metrics = positive_control(cfg, grammar, data)
+    try:
+        data = build(grammar, inputs.sentences("probe_train"), inputs.sentences("probe_test"),
+                     mask_rate=cfg.mask_rate, max_length=cfg.max_length, n_train=cfg.n_train, n_test=cfg.n_test,
+                     widths=cfg.widths, n_questions=cfg.n_questions, seed=cfg.seed,
+                     options=EngineOptions(n_threads=machine.n_workers))
+        metrics = positive_control(cfg, grammar, data)
+    except NothingInQuestion as reason:
+        if inputs.has_treebank:
+            raise
+        out.facts["left out"] = str(reason)
+        out.write_json("setup", {"config": as_json(cfg), "base": base})
+        out.write_metrics([])
+        return
     folder, before = model_folders(inputs["pretrain"])[base], untrained_folder(inputs["pretrain"], base)
     middle = middle_layer(n_layers)
     jobs = [LayerJob(untrained(base), before, middle),
@@ -57,13 +64,13 @@ def positive_control(cfg: InterveneConfig, grammar: PCFG, data: InterventionData
     """The same measurement in the transformer of Theorem 3.2, whose coordinates are known."""
     short = [q for q in data.questions if len(data.test[q.sentence].words) <= cfg.constructed_length]
     if not short:
-        raise StageError(f"no span in question lies in a sentence of at most {cfg.constructed_length} words; raise "
-                         f"intervene.constructed_length or intervene.n_questions")
+        raise NothingInQuestion(f"no span in question lies in a sentence of at most {cfg.constructed_length} words; "
+                                f"raise intervene.constructed_length or intervene.n_questions")
     step = max(len(short) // cfg.n_constructed, 1)  # of all widths
     model = RelativeInsideOutside(grammar, cfg.constructed_length)
     questions = short[::step][:cfg.n_constructed]
     if not any((np.abs(q.change) >= SMALLEST_CHANGE).any() for q in questions):  # NaN is none
-        raise StageError("none of the spans in question changes a masked word, so that there is no effect to find; "
-                         "raise intervene.n_constructed or intervene.n_questions")
+        raise NothingInQuestion("none of the spans in question changes a masked word, so that there is no effect to "
+                                "find; raise intervene.n_constructed or intervene.n_questions")
     found = constructed_metrics(*observe_constructed(model, data.test, questions))
     return [metric.at(model="theorem_3.2") for metric in found]

@@ -40,7 +40,7 @@ CHUNK = 32  # sentences of a job in a cluster
 
 def run(cfg: MarginalsConfig, inputs: Inputs, out: StageDir, machine: Machine) -> None:
     grammar = inputs.pcfg()
-    trees = {split: inputs.trees(split) for split in ("train", "test")}
+    trees = {split: inputs.trees(split) for split in ("train", "test") if inputs.has_treebank}
     sentences: dict[str, Sequence[list[str]]] = {split: [tree.words() for tree in trees[split]] for split in trees}
     for split in ("probe_train", "probe_test"):
         sentences[split] = [[grammar.words[w] for w in row] for row in inputs.sentences(split).rows()]
@@ -56,6 +56,8 @@ def run(cfg: MarginalsConfig, inputs: Inputs, out: StageDir, machine: Machine) -
     trees["probe_test"] = [unbinarise(tree) for tree in inputs.sampled_trees("probe_test")]
     metrics: list[Metric] = []
     for setting, name in SCORED.items():
+        if setting.test.split not in trees:
+            continue
         split, rng = setting.test.split, stream(cfg.seed, "random trees", name)
         found = parsing_metrics(trees[split], out.ragged(f"{split}/spans"), out.array(f"{split}/attempts"), rng)
         metrics += [metric.at(setting=setting.name, seed=cfg.seed) for metric in found]

@@ -14,7 +14,7 @@ from pcfg_artifact.mlm.encoders import load_config
 from pcfg_artifact.probing.corpus import Corpus
 from pcfg_artifact.probing.probe_scores import parser_metrics, probed_trees, scatter_plot, share_near_zero
 from pcfg_artifact.probing.probes import shown_probe
-from pcfg_artifact.probing.settings import EOS, MARGINAL_PROBE, SAMPLED, SETTINGS, TREE_PROBE, TREEBANK
+from pcfg_artifact.probing.settings import EOS, MARGINAL_PROBE, TREE_PROBE, settings_of
 from pcfg_artifact.probing.tasks import ROWS, Task, nary_tree_task, run_task, span_task, tree_task
 from pcfg_artifact.run.corpora import read_corpora, unscored_corpus
 from pcfg_artifact.run.example_sentence import example_trees
@@ -66,7 +66,7 @@ def run(cfg: ProbeConfig, inputs: Inputs, out: StageDir, machine: Machine) -> No
     out.facts["cpu_seconds"] = read_times(context)
     best = {(score.model, score.probe, score.setting): score.layer
             for score in Numbers(scores).select(BEST_LAYERS) if score.layer is not None}
-    tests = {text.name: corpora[text.name] for text in (SAMPLED.test, TREEBANK.test)}
+    tests = {name: corpora[name] for name in dict.fromkeys(setting.test.name for setting in settings_of(corpora))}
     others = [*parser_metrics(tests, cfg.widest, stream(cfg.seed, "random trees")),
               *corpus_metrics(corpora, left_out), *write_illustrations(context, best, written, out)]
     out.write_metrics([*shown_scores(scores, best, cfg.widest), *(metric.at(seed=cfg.seed) for metric in others)])
@@ -96,15 +96,16 @@ def write_illustrations(context: Context, best: BestLayers, written: dict[Fit, A
     first ones; and what a scatter plot says in a number."""
     base, last = context.base, context.last[context.base]
     tree_probe, marginal_probe = (shown_probe(name, context.probes) for name in (TREE_PROBE, MARGINAL_PROBE))
-    best_layer = best[base, tree_probe, TREEBANK.name]
-    training, shown = TREEBANK.training.name, Unit(base, last, marginal_probe)
+    setting = settings_of(context.corpora)[-1]
+    best_layer = best[base, tree_probe, setting.name]
+    training, shown = setting.training.name, Unit(base, last, marginal_probe)
     scatter = {width: written[Fit(shown, training, span_task(width).name)]["scatter"] for width in context.cfg.widths}
     trees = [written[Fit(Unit(base, layer, tree_probe), training, EOS)]["example"] for layer in range(last + 1)]
     out.write_json("scatter", {"model": base, "layer": last, "lengths": scatter})
     out.write_json("example", {"model": base, "layer": best_layer, **trees[best_layer][0]})
     out.write_json("explored", {"model": base, "best": best_layer, "words": [tree["words"] for tree in trees[0]],
                                 "layers": [[tree["spans"] for tree in layer] for layer in trees]})
-    return [share_near_zero(points["true"], width).at(setting=TREEBANK.name)
+    return [share_near_zero(points["true"], width).at(setting=setting.name)
             for width, points in scatter.items() if points["true"]]  # none where the probe diverged
 
 
@@ -112,15 +113,16 @@ def write_illustrations(context: Context, best: BestLayers, written: dict[Fit, A
 
 
 def fits_of(context: Context, unit: Unit) -> list[Fit]:
-    """Every task of a probe on a layer, learned from sampled text and from the treebank."""
-    trainings = dict.fromkeys(setting.training.name for setting in SETTINGS)
+    """Every task of a probe on a layer, learned from sampled text and from the treebank, where there is one."""
+    trainings = dict.fromkeys(setting.training.name for setting in settings_of(context.corpora))
     return [Fit(unit, training, name) for training in trainings for name in tasks_of(context, unit)]
 
 
 def run_fit(context: Context, fit: Fit) -> Fit:
     started, unit, layers = time.process_time(), fit.unit, context.layers(fit.unit)
-    tests = {s.name: layers[s.test.name] for s in SETTINGS if s.training.name == fit.training}
-    is_drawn = fit.training == TREEBANK.training.name
+    settings = settings_of(context.corpora)
+    tests = {s.name: layers[s.test.name] for s in settings if s.training.name == fit.training}
+    is_drawn = fit.training == settings[-1].training.name
     task, unscored = tasks_of(context, unit)[fit.task], {EXAMPLE: layers[EXAMPLE]}
     has_example = is_drawn and fit.task == EOS
     result = run_task(task, context.probes[unit.probe], layers[fit.training], tests, context.seeds,
@@ -129,7 +131,7 @@ def run_fit(context: Context, fit: Fit) -> Fit:
     if has_example:
         shown["example"] = probed_trees(context.corpora[EXAMPLE], result.predicted[EXAMPLE])
     if is_drawn and "width" in task.dimensions:
-        shown["scatter"] = scatter_plot(result.targets[TREEBANK.name], result.predicted[TREEBANK.name],
+        shown["scatter"] = scatter_plot(result.targets[settings[-1].name], result.predicted[settings[-1].name],
                                         context.cfg.n_scatter, context.cfg.seed)
     write_result(context, fit, result, time.process_time() - started, **shown)
     return fit

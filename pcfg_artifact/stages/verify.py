@@ -19,6 +19,11 @@ from pcfg_artifact.run.stage_folder import Folder, Manifest, StageDir
 from pcfg_artifact.system import storage
 from pcfg_artifact.system.machine import Machine
 
+LEFT_OUT = "left out"  # the fact of a stage that had nothing to measure
+WITHOUT_TREEBANK = ("Left out, since the run is of a given grammar and reads no treebank: treebank text (trees that "
+                    "were drawn stand in its place), probes tested out of distribution, and the second variant of the "
+                    "grammar.")
+
 
 def run(cfg: VerifyConfig, inputs: Inputs, out: StageDir, machine: Machine) -> None:
     folders = {stage: inputs[stage] for stage in inputs.stages()}
@@ -38,7 +43,7 @@ def run(cfg: VerifyConfig, inputs: Inputs, out: StageDir, machine: Machine) -> N
     out.write_text("summary.txt", summary.summarise(verdicts) + "\n")
     out.write_json("verdict", {"profile": what.profile, "passed": verdicts.agrees})
     recorded = "" if record is None else f"{len(record.seeds)} seeds ({'; '.join(record.notes)})"
-    about = facts(inputs.source, cfg.seed, manifests, recorded)
+    about = facts(inputs.source, cfg.seed, manifests, recorded, is_given=numbers.is_given)
     out.write_text("report.html", report.render(
         Page(about, verdicts, laid_out, drawings, undrawn, explored(folders))))
 
@@ -80,13 +85,17 @@ def _stored(folders: Mapping[str, Folder], stage: str, name: str) -> Any:
     return folders[stage].json(name) if stage in folders and folders[stage].has(f"{name}.json") else None
 
 
-def facts(source: str, seed: int, manifests: Mapping[str, Manifest], recorded: str) -> dict[str, Any]:
+def facts(source: str, seed: int, manifests: Mapping[str, Manifest], recorded: str, *, is_given: bool
+          ) -> dict[str, Any]:
     """What the report says of the run: time, memory, versions and hashes, from the manifests."""
     stages = [{"name": name, "time": duration(m.seconds), "memory": f"{m.peak_memory_mb:,.0f} MB",
                "device": m.machine.get("device"), "hash": m.output_hash[:12],
                "settings": [(key, json.dumps(value)) for key, value in m.config.items()]}
               for name, m in manifests.items()]
-    return {"treebank": Path(source).name, "seed": seed, "stages": stages, "record": recorded,
+    left_out = [f"Left out: {name}, since {m.facts[LEFT_OUT]}." for name, m in manifests.items() if LEFT_OUT in m.facts]
+    return {"kind": "grammar" if is_given else "treebank", "source": source if is_given else Path(source).name,
+            "left_out": [WITHOUT_TREEBANK, *left_out] if is_given else left_out,
+            "seed": seed, "stages": stages, "record": recorded,
             "time": duration(sum(m.seconds for m in manifests.values())),
             "memory": f"{max(m.peak_memory_mb for m in manifests.values()):,.0f} MB",
             "versions": {name: version for m in manifests.values() for name, version in m.versions.items()}}

@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     print(f"{'trees read':<24}{treebank.n_raw:>12,}")
     print(f"{'trees kept':<24}{treebank.n_trees:>12,}")
     print(f"{'trees learned from':<24}{len(trees):>12,}")
-    for size in grammar_sizes(grammar, trees):
+    for size in grammar_sizes(grammar, [len(tree.words()) for tree in trees]):
         name = size.metric.replace("_", " ") + (f" of top{size.size}" if size.size else "")
         print(f"{name:<24}{size.value:>12,.0f}" if size.unit == "count" else
               f"{name:<24}{size.value:>12,.6f} {size.unit}")

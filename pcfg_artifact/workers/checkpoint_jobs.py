@@ -22,7 +22,7 @@ from pcfg_artifact.probing.attention_heads import attended_distances
 from pcfg_artifact.probing.corpus import Corpus, Layer
 from pcfg_artifact.probing.probes import Probe
 from pcfg_artifact.probing.representations import extract
-from pcfg_artifact.probing.settings import EOS, TREEBANK
+from pcfg_artifact.probing.settings import EOS
 from pcfg_artifact.probing.tasks import run_task, span_task, tree_task
 from pcfg_artifact.system.machine import Machine
 from pcfg_artifact.workers.intervention_jobs import InterventionContext
@@ -74,8 +74,8 @@ def mean_excess(said: Iterable[tuple[int, np.ndarray]], exact: Sequence[np.ndarr
 class Followed:
     """A model that is followed through its training, and what it is measured on.
 
-    train, test: treebank sentences; their span scores are what the model could know at the span's last word: marginals
-    given the sentence, or for a causal model given the words up to there.
+    train, test: sentences of one setting; their span scores are what the model could know at the span's last word:
+    marginals given the sentence, or for a causal model given the words up to there.
     """
 
     predicted: MaskedWords | NextWordsAndEnd
@@ -92,6 +92,7 @@ class CheckpointContext:
     followed: Mapping[str, Followed]
     probe: Probe  # the linear one
     widths: Sequence[int]
+    setting: str  # that the corpora belong to
     n_attention: int
     machine: Machine
     seed: int
@@ -115,12 +116,12 @@ def measure_checkpoint(context: CheckpointContext, job: Checkpoint) -> tuple[Che
                    for corpus in (followed.train, followed.test))
     for task, convention, metric in ((tree_task(EOS), "PB", "sentence_f1"),
                                      *((span_task(width), "", "pearson") for width in context.widths)):
-        scores = run_task(task, context.probe, train, {TREEBANK.name: test}, (context.seed,), device=device).scores
+        scores = run_task(task, context.probe, train, {context.setting: test}, (context.seed,), device=device).scores
         found += [score.at(n=len(followed.test)) for score in scores
                   if (score.convention, score.metric) == (convention, metric)]
     distances, _ = attended_distances(encoder, tokenizer, followed.test.sentences[:context.n_attention],
                                       max_tokens=BATCH_TOKENS, device=device)
-    found += [Metric(table="attention", layer=layer, setting=TREEBANK.name, metric="attended_distance", value=mean,
+    found += [Metric(table="attention", layer=layer, setting=context.setting, metric="attended_distance", value=mean,
                      n=context.n_attention, unit="tokens")
               for layer, mean in enumerate(distances.mean(dim=1).tolist(), start=1)]
     if followed.interventions is not None:

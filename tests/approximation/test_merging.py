@@ -1,14 +1,16 @@
 """Merged grammars: counts, re-estimation against relabelled trees, the exchange, probability for every sentence."""
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pcfg_artifact.approximation.merging import choose_classes, merge_symbols, rule_counts
-from pcfg_artifact.errors import GrammarError, UsageError
+from pcfg_artifact.approximation.merging import EXPECTED_TREES, choose_classes, merge_symbols, rule_counts
+from pcfg_artifact.errors import UsageError
+from pcfg_artifact.grammar.expectation import expected_counts
 from pcfg_artifact.grammar.learning import pcfg_from_counts
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.parsing.engine import inside_outside
@@ -111,6 +113,14 @@ def test_what_cannot_be_merged_is_refused():
         choose_classes(GRAMMAR, 99, 3)
     with pytest.raises(UsageError, match="smoothing is 1"):
         merge_symbols(GRAMMAR, choose_classes(GRAMMAR, 3, 3), 1.0)
-    written = PCFG.from_rules(root={"S": 1.0}, binary=[("S", "A", "A", 1.0)], lexical=[("A", "a", 1.0)])
-    with pytest.raises(GrammarError, match="no training counts"):
-        choose_classes(written, 1, 1)
+
+
+def test_a_grammar_without_counts_is_merged_as_its_expected_counts_say():
+    drawn = expected_counts(GRAMMAR)
+    assert np.allclose(rule_counts(replace(GRAMMAR, symbol_counts=None)).symbols / EXPECTED_TREES, drawn, rtol=1e-12)
+    counted = replace(GRAMMAR, symbol_counts=drawn * 1e5)
+    for smoothing in (0.0, 1e-4):
+        classes = choose_classes(counted, 3, 4)
+        written = merge_symbols(replace(GRAMMAR, symbol_counts=None), classes, smoothing)
+        learned = merge_symbols(counted, classes, smoothing)
+        assert np.allclose(written.binary_prob, learned.binary_prob, rtol=1e-9)

@@ -18,7 +18,8 @@ from pcfg_artifact.run.expected import load_claims, load_paper
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 PHONE, DESK = 390, 1200
-FACTS = {"treebank": "embedded", "seed": 0, "stages": [], "time": "1 s", "memory": "1 MB", "versions": {}, "record": ""}
+FACTS = {"kind": "treebank", "source": "embedded", "left_out": [], "seed": 0, "stages": [], "time": "1 s",
+         "memory": "1 MB", "versions": {}, "record": ""}
 COMPLAINT = re.compile(r".*(?:CONSOLE|ERR_|Failed to load).*")
 
 # Appended to the page for the test alone: what the browser itself says of the layout, as text in the document.

@@ -1,0 +1,105 @@
+"""A profile for a grammar of the user's own: what its sentences cannot have is replaced by the nearest that they can.
+
+Profiles are written for English.  Another grammar may have no sentence of 4 words, no constituent of 10, or no sentence
+of less than 100; every change is said, and stands in the manifests as the setting that it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pcfg_artifact.errors import ConfigError, GrammarError
+from pcfg_artifact.grammar.expectation import reachable, spectral_radius
+from pcfg_artifact.grammar.lengths import begun_lower, with_root, yield_lengths
+from pcfg_artifact.grammar.pcfg import PCFG
+from pcfg_artifact.grammar.sources import read_grammar
+from pcfg_artifact.run.sections import Profile
+from pcfg_artifact.system.progress import say
+
+SHARE = 0.05  # of the sentences: what fewer of them are is too rare to count on
+RESERVED = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")  # of the models' vocabulary
+
+
+def grammar_of_run(source: str, longest: int | None) -> PCFG:
+    """The grammar of that source; with `longest`, of those of its constituents of which enough are no longer.
+
+    Symbols that no sentence has are left out: nothing is measured of them.
+    """
+    grammar = read_grammar(source)
+    if longest is not None:
+        return begun_lower(grammar, longest, SHARE)
+    return grammar if reachable(grammar).all() else with_root(grammar, grammar.root)
+
+
+def fitted(profile: Profile) -> Profile:
+    """The profile with lengths and widths that the given grammar has; a grammar that no run can use is refused."""
+    assert profile.given is not None
+    grammar = read_grammar(profile.given)
+    check_usable(grammar, profile.given)
+    longest, factor = profile.construct.max_length, 1
+    if sentence_lengths(grammar, longest).sum() < SHARE:
+        longest, factor = 2 * longest, 2
+        if sentence_lengths(grammar, longest).sum() < SHARE:
+            profile = replace(profile, grammar=replace(profile.grammar, longest=longest))
+            grammar = begun_lower(grammar, longest, SHARE)
+            say(f"sentences of {profile.given} are too long for the profile {profile.name}: this run is of its "
+                f"constituents of which enough have at most {longest} words (grammar.longest)")
+    lengths = np.flatnonzero(sentence_lengths(grammar, longest) > 0)
+    wanted = tuple(factor * length for length in profile.construct.lengths)
+    changed: dict[str, dict[str, Any]] = {
+        "construct": {"max_length": longest, "lengths": nearest(wanted, lengths[lengths > 1])},
+        "intervene": {"constructed_length": max(profile.intervene.constructed_length, longest)}}
+    for name in ("probe", "incremental", "intervene"):
+        wanted = profile.stage(name).widths
+        changed.setdefault(name, {})["widths"] = nearest(wanted, constituent_widths(grammar, max(wanted)))
+    for name, values in changed.items():
+        for key, value in values.items():
+            if value != (before := getattr(profile.stage(name), key)):
+                say(f"{name}.{key} is {_text(value)} in place of {_text(before)}, for {profile.given}")
+    return replace(profile, **{name: replace(profile.stage(name), **values) for name, values in changed.items()})
+
+
+def check_usable(grammar: PCFG, source: str) -> None:
+    """Refuse what would fail after hours, or mean nothing."""
+    if not grammar.is_proper:
+        raise GrammarError(f"the rules of {source} do not sum to 1, so that no sentence can be drawn from it; "
+                           f"normalise them")
+    radius = spectral_radius(grammar, among=reachable(grammar))
+    if not radius < 1:
+        raise GrammarError(f"trees drawn from {source} have no finite expected length (the spectral radius of its "
+                           f"rules is {radius:.6f}, expected below 1); lower the probability of the rules that recur")
+    if sentence_lengths(grammar, 1).sum() > 1 - SHARE:
+        raise GrammarError(f"{source} has hardly a sentence of more than one word, so that there is nothing to parse; "
+                           f"give a grammar with rules over two symbols or more")
+    for word in grammar.words:
+        if word in RESERVED or word.split() != [word]:
+            raise GrammarError(f"the word {word!r} of {source} cannot be a token of a model: it is reserved or holds "
+                               f"white space; rename it")
+
+
+def sentence_lengths(grammar: PCFG, max_length: int) -> np.ndarray:
+    """(max_length + 1,): probability of each length of a sentence."""
+    return yield_lengths(grammar, max_length) @ grammar.root
+
+
+def constituent_widths(grammar: PCFG, widest: int) -> np.ndarray:
+    """The widths from 2 that a constituent can have in enough sentences that are longer, so that it is no whole one."""
+    used = reachable(grammar)
+    can_be: np.ndarray = yield_lengths(grammar, 2 * widest)[:, used].max(axis=1) > 0
+    longer = 1 - np.cumsum(sentence_lengths(grammar, 2 * widest))
+    return np.array([w for w in range(2, 2 * widest + 1) if can_be[w] and longer[w] >= SHARE], dtype=np.int64)
+
+
+def nearest(wanted: tuple[int, ...], possible: np.ndarray) -> tuple[int, ...]:
+    """Each number by the nearest possible one, the smaller of two; every one once."""
+    if not len(possible):
+        raise ConfigError("the grammar's sentences are too short for the profile: none has a constituent of two words "
+                          "or more beside the whole sentence; give a grammar with longer sentences")
+    return tuple(sorted({int(possible[np.abs(possible - number).argmin()]) for number in wanted}))
+
+
+def _text(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
