@@ -15,7 +15,7 @@ from scipy.sparse.linalg import splu
 
 from pcfg_artifact.grammar.expectation import expected_counts
 from pcfg_artifact.grammar.pcfg import PCFG
-from pcfg_artifact.grammar.sampling import token_dtype
+from pcfg_artifact.grammar.sampling import id_dtype
 from pcfg_artifact.system.ragged import Ragged
 
 
@@ -86,7 +86,7 @@ class BigramModel:
             owner, tag = owner[tag < n_preterminals], tag[tag < n_preterminals]
         by_sentence = np.argsort(np.concatenate(owners), kind="stable")
         lengths = np.bincount(np.concatenate(owners), minlength=n)
-        return Ragged(np.concatenate(words)[by_sentence].astype(token_dtype(n_words)),
+        return Ragged(np.concatenate(words)[by_sentence].astype(id_dtype(n_words)),
                       np.concatenate([[0], np.cumsum(lengths)]))
 
 
