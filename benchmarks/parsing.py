@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from benchmarks.useful_work import multiply_adds
 from pcfg_artifact.grammar.learning import learn_pcfg
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.grammar.sampling import Sampler
@@ -111,7 +112,7 @@ def engines(grammar: PCFG, sentences: Sequence[list[str]]) -> Iterator[dict[str,
     cpu, torch_engine = CpuEngine(grammar), TorchEngine(grammar)
     yield row("cpu: inside", on, len(leaves), lambda: [cpu.log_prob(rows) for rows in leaves])
     best = row("cpu: inside, outside, marginals", on, len(leaves), lambda: consume(map(cpu.chart, leaves)))
-    yield with_work(best, sum(map(cpu.multiply_adds, leaves)) / len(leaves))
+    yield with_work(best, sum(multiply_adds(cpu, rows) for rows in leaves) / len(leaves))
     full = CpuEngine(grammar, EngineOptions(outside="full"))
     yield ratio(row("cpu: the same, full outside", on, len(leaves), lambda: consume(map(full.chart, leaves)), 1), best)
     yield ratio(row("torch: inside, outside, marginals", on, len(leaves),
@@ -143,7 +144,7 @@ def growth_with_length(grammar: PCFG) -> Iterator[dict[str, Any]]:
             continue
         found = row("cpu: growth with length", f"{len(leaves)} sampled sentences of {length} words", len(leaves),
                     partial(consume_each, engine.chart, leaves))
-        work = sum(map(engine.multiply_adds, leaves)) / len(leaves)
+        work = sum(multiply_adds(engine, rows) for rows in leaves) / len(leaves)
         found = with_work(found, work)
         if before is not None:
             found["exponent"] = np.log(found["ms/sentence"] / before[1]) / np.log(length / before[0])

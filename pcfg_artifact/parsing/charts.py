@@ -11,6 +11,12 @@ import numpy as np
 from pcfg_artifact.parsing.chart_index import cell_bounds, cell_of, n_cells
 
 
+def log_of(probability: np.ndarray) -> np.ndarray:
+    """Logarithm with log 0 = -inf and no warning."""
+    with np.errstate(divide="ignore"):
+        return np.log(probability)
+
+
 def span_maxima(length: int, offsets: np.ndarray, values: np.ndarray) -> np.ndarray:
     """(L+1, L+1) largest value among the entries of each cell, 0 in cells without any."""
     largest = np.zeros((length + 1, length + 1))
@@ -158,10 +164,7 @@ class Chart:
         return dense
 
     def _log(self, values: np.ndarray) -> np.ndarray:
-        if self.is_log:
-            return values
-        with np.errstate(divide="ignore"):
-            return np.log(values)
+        return values if self.is_log else log_of(values)
 
     @classmethod
     def from_logs(cls, log_prob: float, log_inside: np.ndarray, log_outside: np.ndarray) -> Chart:

@@ -13,14 +13,13 @@ import numpy as np
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.parsing.chart_index import cell_bounds
-from pcfg_artifact.parsing.charts import Chart
+from pcfg_artifact.parsing.charts import Chart, log_of
 from pcfg_artifact.parsing.constraints import NOTHING, Forbidden, each_forbidden
-from pcfg_artifact.parsing.cpu_kernels import logspace, sentence_chart, useful_work, workspace
-from pcfg_artifact.parsing.cpu_kernels.kernel_args import KernelArgs, kernel_args
+from pcfg_artifact.parsing.cpu_kernels import logspace, sentence_chart, workspace
 from pcfg_artifact.parsing.cpu_kernels.rule_index import compiled
 from pcfg_artifact.parsing.cpu_kernels.semiring import BEST, LOG
+from pcfg_artifact.parsing.cpu_kernels.workspace import KernelArgs, kernel_args
 from pcfg_artifact.parsing.options import DEFAULT, EngineOptions
-from pcfg_artifact.parsing.reference import log_of
 from pcfg_artifact.parsing.registry import BestTree
 from pcfg_artifact.system.machine import available_memory
 from pcfg_artifact.system.threads import ordered_map
@@ -60,7 +59,7 @@ class CpuEngine:
 
     def chart(self, leaves: np.ndarray, forbidden: Forbidden = NOTHING) -> Chart:
         """Linear space; log space where a value would leave the range of float64."""
-        return self._with_args(len(leaves), lambda args: self._linear_chart(leaves, args, forbidden)
+        return self.with_args(len(leaves), lambda args: self.linear_chart(leaves, args, forbidden)
                              or self.log_chart(leaves, forbidden))
 
     def log_prob(self, leaves: np.ndarray, forbidden: Forbidden = NOTHING) -> float:
@@ -70,26 +69,17 @@ class CpuEngine:
                                                      forbidden)
             return log_prob if status == workspace.DONE else self.log_chart(leaves, forbidden).log_prob
 
-        return self._with_args(len(leaves), work)
-
-    def multiply_adds(self, leaves: np.ndarray) -> int:
-        """Useful multiply-adds of one sentence's chart with pruned outside, 0 if it is done in log space."""
-        def count(args: KernelArgs) -> int:
-            if self.is_full or self._linear_chart(leaves, args, NOTHING) is None:
-                return 0
-            return sum(useful_work.multiply_adds(args, len(leaves)))
-
-        return self._with_args(len(leaves), count)
+        return self.with_args(len(leaves), work)
 
     def best_tree(self, leaves: np.ndarray, forbidden: Forbidden = NOTHING) -> BestTree:
         """Viterbi in log space, which holds the probability of any one tree."""
         if not len(leaves):
             return BestTree.none()
         log_leaves = log_of(self._allowed(leaves, forbidden))
-        best = logspace.inside(self.grammar, log_leaves, BEST, forbidden)
+        best = logspace.inside(self.grammar, log_leaves, forbidden, BEST)
         return logspace.best_tree(self.grammar, log_leaves, best)
 
-    def _with_args(self, length: int, work: Callable[[KernelArgs], Result]) -> Result:
+    def with_args(self, length: int, work: Callable[[KernelArgs], Result]) -> Result:
         if length > KEPT_LENGTH:
             with self._one_long:  # long sentences one at a time, in memory that is given back
                 self._check_memory(length)
@@ -112,7 +102,7 @@ class CpuEngine:
     def _allowed(self, leaves: np.ndarray, forbidden: Forbidden) -> np.ndarray:
         return forbidden.allowed_leaves(np.ascontiguousarray(leaves, np.float64), self.grammar.n_interminals)
 
-    def _linear_chart(self, leaves: np.ndarray, args: KernelArgs, forbidden: Forbidden) -> Chart | None:
+    def linear_chart(self, leaves: np.ndarray, args: KernelArgs, forbidden: Forbidden) -> Chart | None:
         """The chart, or None where linear space is refused."""
         status, log_prob, log_scale, offsets, symbols, inside, outside = sentence_chart.chart(
             args, self._allowed(leaves, forbidden), self.is_full, self._smallest_rule, forbidden)
@@ -126,7 +116,7 @@ class CpuEngine:
         """The chart by the log-space kernels, which hold any value."""
         length, n_interminals = len(leaves), self.grammar.n_interminals
         log_leaves = log_of(self._allowed(leaves, forbidden))
-        alpha = logspace.inside(self.grammar, log_leaves, LOG, forbidden)
+        alpha = logspace.inside(self.grammar, log_leaves, forbidden, LOG)
         beta, leaf_beta = logspace.outside(self.grammar, log_leaves, alpha, forbidden)
         log_inside, log_outside = (
             typed_cells(length, inner, leaf) for inner, leaf in ((alpha, log_leaves), (beta, leaf_beta)))

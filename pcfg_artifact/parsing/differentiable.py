@@ -24,10 +24,9 @@ import torch
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.parsing.chart_index import cell_bounds
-from pcfg_artifact.parsing.charts import Chart
-from pcfg_artifact.parsing.leaves import Sentence, word_ids
+from pcfg_artifact.parsing.charts import Chart, log_of
+from pcfg_artifact.parsing.leaves import Sentence, emissions, word_ids
 from pcfg_artifact.parsing.options import EngineOptions
-from pcfg_artifact.parsing.reference import log_of
 
 DENSE = 0.05  # share of all (parent, left, right) from which on rules are multiplied as a matrix
 BATCH = 32  # sentences of like length that are computed at once
@@ -289,13 +288,9 @@ def _batches(lengths: list[int]) -> Iterator[list[int]]:
 
 def _entries(grammar: PCFG, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Every lexical rule of every word: the position of the word and the number of the rule."""
-    order = np.argsort(grammar.lexical[:, 1], kind="stable")
-    words = grammar.lexical[order, 1]
-    first, last = np.searchsorted(words, ids, "left"), np.searchsorted(words, ids, "right")
-    counts = last - first
-    position = np.repeat(np.arange(len(ids)), counts)
-    within = np.arange(len(position)) - np.repeat(np.cumsum(counts) - counts, counts)
-    return position, order[np.repeat(first, counts) + within]
+    table = emissions(grammar)
+    rules = [table.rule[table.first[w]:table.first[w + 1]] if w >= 0 else table.rule[:0] for w in ids]
+    return np.repeat(np.arange(len(ids)), [len(of_word) for of_word in rules]), np.concatenate(rules)
 
 
 def _lexical_counts(grammar: PCFG, ids: np.ndarray, by_word: np.ndarray) -> np.ndarray:

@@ -15,13 +15,14 @@ Sentence = Sequence[str] | np.ndarray  # words, or word ids of the grammar (-1 =
 
 
 class Emissions:
-    """P(A -> w) by word: the entries of word w are first[w]:first[w + 1]."""
+    """P(A -> w) by word: the entries of word w are first[w]:first[w + 1], each with its head A, its prob and its rule,
+    the row of grammar.lexical."""
 
     def __init__(self, grammar: PCFG) -> None:
-        order = np.argsort(grammar.lexical[:, 1], kind="stable")
+        self.rule = np.argsort(grammar.lexical[:, 1], kind="stable")
         self.n_preterminals = grammar.n_preterminals
-        self.head = grammar.lexical[order, 0] - grammar.n_interminals
-        self.prob = grammar.lexical_prob[order]
+        self.head = grammar.lexical[self.rule, 0] - grammar.n_interminals
+        self.prob = grammar.lexical_prob[self.rule]
         self.first = np.zeros(grammar.n_words + 1, np.int64)
         np.cumsum(np.bincount(grammar.lexical[:, 1], minlength=grammar.n_words), out=self.first[1:])
         # A word that is not seen is summed out: 1 for a proper grammar, otherwise the mass that its rules have.

@@ -56,7 +56,7 @@ class Engine(Protocol):
 
 
 def _reference(grammar: PCFG, options: EngineOptions) -> Engine:
-    from pcfg_artifact.parsing.reference_engine import ReferenceEngine
+    from pcfg_artifact.parsing.reference import ReferenceEngine
     return ReferenceEngine(grammar, options)
 
 

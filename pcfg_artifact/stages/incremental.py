@@ -29,13 +29,13 @@ from pcfg_artifact.mlm.next_word_comparison import (
     unigram_next_word_loss,
 )
 from pcfg_artifact.mlm.tokenizer import check_vocabulary
-from pcfg_artifact.parsing.prefix.incremental_certainty import settling
 from pcfg_artifact.parsing.prefix.tree_facts import (
     IncrementalFacts,
     TreeFacts,
     facts_of_tree,
     facts_so_far,
     incremental_facts,
+    settling,
 )
 from pcfg_artifact.probing.corpus import Corpus
 from pcfg_artifact.probing.reading_probe import (

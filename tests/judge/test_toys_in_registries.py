@@ -13,7 +13,7 @@ from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.metrics.selection import Numbers
 from pcfg_artifact.parsing.decoding import labelled_recall
 from pcfg_artifact.parsing.engine import inside_outside
-from pcfg_artifact.parsing.reference_engine import ReferenceEngine
+from pcfg_artifact.parsing.reference import ReferenceEngine
 from pcfg_artifact.parsing.registry import ENGINES
 from pcfg_artifact.parsing.scoring import span_f1
 from pcfg_artifact.probing import probes

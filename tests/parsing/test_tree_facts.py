@@ -9,8 +9,13 @@ from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.grammar.sampling import sample_trees
 from pcfg_artifact.parsing.engine import inside_outside
 from pcfg_artifact.parsing.leaves import sentence_leaves
-from pcfg_artifact.parsing.prefix.incremental_certainty import settling
-from pcfg_artifact.parsing.prefix.tree_facts import facts_of_spans, facts_of_tree, facts_so_far, incremental_facts
+from pcfg_artifact.parsing.prefix.tree_facts import (
+    facts_of_spans,
+    facts_of_tree,
+    facts_so_far,
+    incremental_facts,
+    settling,
+)
 
 TIGHT = 1e-9
 FINITE = PCFG.from_rules(  # 2 to 7 words, ambiguous, with chains of left corners and a rule of 0

@@ -12,15 +12,15 @@ import numpy as np
 from numba import njit
 
 from pcfg_artifact.parsing.chart_index import cell_of
+from pcfg_artifact.parsing.charts import log_of
 from pcfg_artifact.parsing.constraints import Forbidden, clear
 from pcfg_artifact.parsing.cpu_kernels.rule_index import RuleIndex
 from pcfg_artifact.parsing.cpu_kernels.semiring import LOG, Space, plus
-from pcfg_artifact.parsing.reference import log_of
 from pcfg_artifact.parsing.registry import BestTree
 
 
 @njit(nogil=True, cache=True)
-def inside(grammar: RuleIndex, leaves: np.ndarray, space: Space, forbidden: Forbidden) -> np.ndarray:
+def inside(grammar: RuleIndex, leaves: np.ndarray, forbidden: Forbidden, space: Space) -> np.ndarray:
     """log alpha (cells, I) from log leaves (L, P); in BEST the log probability of the best subtree instead.
 
     Leaves are -inf already where they are forbidden.

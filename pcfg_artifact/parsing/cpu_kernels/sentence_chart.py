@@ -11,11 +11,10 @@ from numba import njit
 from pcfg_artifact.parsing.chart_index import cell_of
 from pcfg_artifact.parsing.constraints import Forbidden
 from pcfg_artifact.parsing.cpu_kernels.inside import inside
-from pcfg_artifact.parsing.cpu_kernels.kernel_args import KernelArgs
 from pcfg_artifact.parsing.cpu_kernels.outside import outside
 from pcfg_artifact.parsing.cpu_kernels.rule_index import INDEX
 from pcfg_artifact.parsing.cpu_kernels.semiring import SMALLEST_RULE
-from pcfg_artifact.parsing.cpu_kernels.workspace import DONE, DRIFTING, OUT_OF_RANGE, find_nonzero
+from pcfg_artifact.parsing.cpu_kernels.workspace import DONE, DRIFTING, OUT_OF_RANGE, KernelArgs, find_nonzero
 
 MAX_RESCALES = 20  # each moves the first cell that drifted back to about 1
 

@@ -19,12 +19,12 @@ import numpy as np
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.parsing.chart_index import column_cell_of
+from pcfg_artifact.parsing.charts import log_of
 from pcfg_artifact.parsing.cpu_kernels import semiring
 from pcfg_artifact.parsing.leaves import Sentence, word_ids
 from pcfg_artifact.parsing.prefix import prefix_kernels as kernels
 from pcfg_artifact.parsing.prefix import prefix_posteriors
 from pcfg_artifact.parsing.prefix.prefix_grammar import PrefixGrammar, prefix_grammar
-from pcfg_artifact.parsing.reference import log_of
 from pcfg_artifact.system.machine import available_memory
 
 FIRST_ROOM = 31  # words: one word of a mask holds 32 fenceposts and more

@@ -25,8 +25,8 @@ from pcfg_artifact.errors import GrammarError
 from pcfg_artifact.grammar.expectation import spectral_radius
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.grammar.sampling import shortest_yield
+from pcfg_artifact.parsing.cpu_kernels.rule_index import INDEX
 
-INDEX = np.uint32  # of symbols; unsigned, so that compiled loops need no test for negative indices
 PROPER = 1e-13  # rules that sum to 1 within this are proper: the rounding of about a thousand additions
 CRITICAL = 1e-9  # above 1: a spectral radius of 1 may be computed as slightly more
 MAX_NEWTON_STEPS = 200  # from 0 each step at least halves the error, even where the radius is exactly 1

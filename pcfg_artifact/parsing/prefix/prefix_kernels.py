@@ -22,16 +22,17 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit, uint64
-from numba.cpython.unsafe.numbers import trailing_zeros
 
 from pcfg_artifact.parsing.chart_index import column_cell_of
+from pcfg_artifact.parsing.cpu_kernels.rule_index import INDEX
 from pcfg_artifact.parsing.cpu_kernels.semiring import Space, leaves_range, over, plus, times, zero
+from pcfg_artifact.parsing.cpu_kernels.workspace import WORD, lowest_bit
 from pcfg_artifact.parsing.prefix.left_corners import add_left_children, begun_by
-from pcfg_artifact.parsing.prefix.prefix_grammar import INDEX, Tables
+from pcfg_artifact.parsing.prefix.prefix_grammar import Tables
 
-WORD = 64  # bits of one word of a mask
 NO_ROW = np.uint32(0xFFFFFFFF)
-# What loops over cells call is inlined: calls with tuples of arrays cost more than the work.
+# What loops over cells call is inlined: calls with tuples of arrays cost more than the work.  Their inner loops use arrays
+# taken out of the tuples before: each use of a tuple there counts references, which doubled the time of a word.
 INLINED_EXACT = njit(nogil=True, forceinline=True)
 DONE, OUT_OF_RANGE, IMPOSSIBLE = -1, -2, -3  # a status of 0 or more: out of room at the cell that begins there
 
@@ -147,7 +148,7 @@ def bits_between(low, high, word):
 @njit(nogil=True)
 def lowest(word, bits):
     """Number of the lowest bit that is set in a word of a mask."""
-    return uint64(WORD * word) + uint64(trailing_zeros(bits))  # type: ignore[call-arg]  # numba passes the context
+    return uint64(WORD * word) + lowest_bit(bits)
 
 
 @njit(nogil=True)
@@ -155,33 +156,39 @@ def without_lowest(bits):
     return bits & (bits - uint64(1))
 
 
-@INLINED_EXACT
-def find_live_pairs(grammar, state, i, j, word):
-    """List the pairs with a possible split of (i, j) in this word of the masks; returns how many."""
-    left, right, left_pairs, right_pairs = grammar.left, grammar.right, state.left_pairs[i], state.right_pairs
-    mask, right_mask, between, n_live = state.mask[i], state.right_mask, bits_between(i + 1, j, word), 0
+@njit(nogil=True)
+def list_live_pairs(left, right, left_pairs, right_pairs, mask, right_mask, live_pair, live_mask, word, between):
+    """List the pairs with a possible split between two fenceposts; no branch depends on what is possible."""
+    n_live = 0
     for pair_word in range(len(right_pairs)):
         pairs = left_pairs[pair_word] & right_pairs[pair_word]
         while pairs != 0:
             q = lowest(pair_word, pairs)
             splits = mask[left[q], word] & right_mask[right[q], word] & between
-            state.live_pair[n_live] = q
-            state.live_mask[n_live] = splits
-            n_live += splits != 0  # no branch depends on what is possible
+            live_pair[n_live] = q
+            live_mask[n_live] = splits
+            n_live += splits != 0
             pairs = without_lowest(pairs)
     return n_live
 
 
 @INLINED_EXACT
-def enter_right(grammar, state, a, i, value):
+def find_live_pairs(grammar, state, i, j, word):
+    """List the pairs with a possible split of (i, j) in this word of the masks; returns how many."""
+    return list_live_pairs(grammar.left, grammar.right, state.left_pairs[i], state.right_pairs, state.mask[i],
+                           state.right_mask, state.live_pair, state.live_mask, word, bits_between(i + 1, j, word))
+
+
+@njit(nogil=True)
+def enter_right(right_first, by_right, is_right, right_pairs, right, right_mask, a, i, value):
     """Make (a, i, j) a possible right child in the column j at hand."""
-    if not state.is_right[a]:
-        state.is_right[a] = True
-        for m in range(grammar.right_first[a], grammar.right_first[a + 1]):
-            q = grammar.by_right[m]
-            state.right_pairs[q // WORD] |= uint64(1) << uint64(q % WORD)
-    state.right[a, i] = value
-    state.right_mask[a, i // WORD] |= uint64(1) << uint64(i % WORD)
+    if not is_right[a]:
+        is_right[a] = True
+        for m in range(right_first[a], right_first[a + 1]):
+            q = by_right[m]
+            right_pairs[q // WORD] |= uint64(1) << uint64(q % WORD)
+    right[a, i] = value
+    right_mask[a, i // WORD] |= uint64(1) << uint64(i % WORD)
 
 
 @INLINED_EXACT
@@ -193,36 +200,44 @@ def clear_column(state):
     state.right_pairs[:] = 0
 
 
-@INLINED_EXACT
-def enter_left(grammar, state, i, j, a, value, space):
-    """Make (a, i, j) a possible left child; a that is new at i gets a row, and the pairs that a forward parent has."""
-    if state.row_of[i, a] == NO_ROW:
-        state.row_of[i, a] = state.n_rows[0]
-        state.n_rows[0] += 1
-        for q in range(grammar.left_first[a], grammar.left_first[a + 1]):
-            if state.pair_weight[i, q] != zero(space):
-                state.left_pairs[i, q // WORD] |= uint64(1) << uint64(q % WORD)
-    state.alpha[state.row_of[i, a], j] = value
-    state.mask[i, a, j // WORD] |= uint64(1) << uint64(j % WORD)
+@njit(nogil=True)
+def enter_left(left_first, pair_weight, left_pairs, row_of, n_rows, a, space):
+    """A row for a that begins here, and the bits of its pairs that some forward parent has."""
+    row_of[a] = n_rows[0]
+    n_rows[0] += 1
+    for q in range(left_first[a], left_first[a + 1]):
+        if pair_weight[q] != zero(space):
+            left_pairs[q // WORD] |= uint64(1) << uint64(q % WORD)
+
+
+@njit(nogil=True)
+def list_possible(total, forward, found, space):
+    """Write the symbols that are possible and may begin there to found; returns how many."""
+    n_found = 0
+    for a in range(len(total)):
+        found[n_found] = a
+        n_found += (total[a] != zero(space)) & (forward[a] != zero(space))
+    return n_found
 
 
 @INLINED_EXACT
 def add_splits(grammar, state, i, j, total, space):
     """total(A) += sum over k, B, C of P(A -> B C) alpha(B,i,k) alpha(C,k,j); returns whether a sum leaves the range."""
-    is_refused = False
+    alpha, right, row_of, first, is_refused = state.alpha, state.right, state.row_of[i], grammar.first, False
+    left_child, right_child, parent, prob = grammar.left, grammar.right, grammar.parent, grammar.prob
     for mask_word in range((i + 1) // WORD, (j - 1) // WORD + 1):
         for m in range(find_live_pairs(grammar, state, i, j, mask_word)):
             q, splits = state.live_pair[m], state.live_mask[m]
-            row, c = state.row_of[i, grammar.left[q]], grammar.right[q]
+            row, c = row_of[left_child[q]], right_child[q]
             product = zero(space)
             while splits != 0:
                 k = lowest(mask_word, splits)
-                product = plus(product, times(state.alpha[row, k], state.right[c, k], space), space)
+                product = plus(product, times(alpha[row, k], right[c, k], space), space)
                 splits = without_lowest(splits)
             is_refused |= leaves_range(product, space)
-            for rule in range(grammar.first[q], grammar.first[q + 1]):
-                a = grammar.parent[rule]
-                total[a] = plus(total[a], times(grammar.prob[rule], product, space), space)
+            for rule in range(first[q], first[q + 1]):
+                a = parent[rule]
+                total[a] = plus(total[a], times(prob[rule], product, space), space)
     return is_refused
 
 
@@ -232,18 +247,22 @@ def enter_cell(grammar, state, i, j, total, found, space):
 
     A symbol that cannot begin at i, after the words before, is in no tree.
     """
-    cell, n_found, is_refused = column_cell_of(i, j), 0, False
-    for a in range(len(total)):
-        found[n_found] = a
-        n_found += (total[a] != zero(space)) & (state.forward[i, a] != zero(space))
-    entry = state.offsets[cell]
-    for m in range(n_found):
+    cell, is_refused = column_cell_of(i, j), False
+    entry, symbols, values, row_of = state.offsets[cell], state.symbols, state.values, state.row_of[i]
+    left_first, pair_weight, left_pairs = grammar.left_first, state.pair_weight[i], state.left_pairs[i]
+    alpha, mask, n_rows, right, right_mask = state.alpha, state.mask[i], state.n_rows, state.right, state.right_mask
+    right_first, by_right = grammar.right_first, grammar.by_right
+    is_right, right_pairs = state.is_right, state.right_pairs
+    for m in range(list_possible(total, state.forward[i], found, space)):
         a = found[m]
         is_refused |= leaves_range(total[a], space)
-        state.symbols[entry] = a
-        state.values[entry] = total[a]
-        enter_left(grammar, state, i, j, a, total[a], space)
-        enter_right(grammar, state, a, i, total[a])
+        symbols[entry] = a
+        values[entry] = total[a]
+        if row_of[a] == NO_ROW:
+            enter_left(left_first, pair_weight, left_pairs, row_of, n_rows, a, space)
+        alpha[row_of[a], j] = total[a]
+        mask[a, j // WORD] |= uint64(1) << uint64(j % WORD)
+        enter_right(right_first, by_right, is_right, right_pairs, right, right_mask, a, i, total[a])
         entry += 1
     total[:] = zero(space)
     state.offsets[cell + 1] = entry
@@ -254,21 +273,22 @@ def enter_cell(grammar, state, i, j, total, found, space):
 def begin_after(grammar, state, j, next_word, space):
     """What begins after the column j, and what may follow; returns whether a value leaves the range, and the expected
     number of open constituents."""
-    n, is_refused = len(grammar.root), False
+    n, is_refused, left_first, right_child = len(grammar.root), False, grammar.left_first, grammar.right
+    symbols, values, offsets = state.symbols, state.values, state.offsets
     begun, above, end = np.full(n, zero(space)), np.full(n, zero(space)), zero(space)
     for i in range(j):
-        cell = column_cell_of(i, j)
-        for entry in range(state.offsets[cell], state.offsets[cell + 1]):
-            b, value = state.symbols[entry], state.values[entry]
+        cell, pair_weight, pair_open = column_cell_of(i, j), state.pair_weight[i], state.pair_open[i]
+        for entry in range(offsets[cell], offsets[cell + 1]):
+            b, value = symbols[entry], values[entry]
             if i == 0:
                 end = plus(end, times(grammar.root[b], value, space), space)
-            for q in range(grammar.left_first[b], grammar.left_first[b + 1]):
-                weight = state.pair_weight[i, q]
+            for q in range(left_first[b], left_first[b + 1]):
+                weight = pair_weight[q]
                 if weight != zero(space):
-                    term, c = times(weight, value, space), grammar.right[q]
+                    term, c = times(weight, value, space), right_child[q]
                     is_refused |= leaves_range(term, space)
                     begun[c] = plus(begun[c], term, space)
-                    above[c] = plus(above[c], times(state.pair_open[i, q], value, space), space)
+                    above[c] = plus(above[c], times(pair_open[q], value, space), space)
     next_word[-1] = end
     is_refused |= predict(grammar, state, j, begun, above, next_word, space)
     n_open = zero(space)

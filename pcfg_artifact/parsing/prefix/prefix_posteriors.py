@@ -119,7 +119,8 @@ def posteriors(grammar: Tables, state: State, t: int, has_ended: bool, space: Sp
     for j in range(t, 0, -1):
         for i in range(j):
             for entry in range(offsets[column_cell_of(i, j)], offsets[column_cell_of(i, j) + 1]):
-                enter_right(grammar, state, symbols[entry], i, values[entry])
+                enter_right(grammar.right_first, grammar.by_right, state.is_right, state.right_pairs, state.right,
+                            state.right_mask, symbols[entry], i, values[entry])
                 right_beta[symbols[entry], i] = zero(space)
         for i in range(j):
             first, last = offsets[column_cell_of(i, j)], offsets[column_cell_of(i, j) + 1]

@@ -6,14 +6,17 @@ fencepost t; a constituent has two words or more; the whole sentence is one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.parsing.leaves import Sentence, word_ids
 from pcfg_artifact.parsing.prefix.left_to_right import Prefix
+
+SURE = 0.95  # a span is settled when its posterior is this much or more
 
 
 @dataclass(frozen=True)
@@ -87,3 +90,42 @@ def _read(grammar: PCFG, ids: np.ndarray) -> tuple[TreeFacts, Prefix]:
         n_open[t - 1] = prefix.n_open
         relative_depth[t - 1] = prefix.n_begun() - spans[:t - 1, t].sum()
     return TreeFacts(spans, n_open, relative_depth), prefix
+
+
+# ---- how soon spans are settled --------------------------------------------------------------------------------------
+
+
+class Settling(NamedTuple):
+    """Of constituents; n of them in the trees, in n_words words.
+
+    probability: mean posterior of those in the trees.  share: of those in the trees, settled.  bits: uncertainty
+    whether each span is in the tree, summed over all spans, per word.
+    """
+
+    probability: float
+    share: float
+    bits: float
+    n: int
+    n_words: int
+
+
+def settling(trees: Sequence[TreeFacts], facts: Sequence[IncrementalFacts]) -> Iterator[Settling]:
+    """At the end of each span, 1, 2, ... words later, and last at the end of the sentence: all spans every time.
+
+    No span is chosen by what comes after it, so that more evidence never loses in expectation.
+    """
+    delays = len(facts[0].later) - 1
+    chosen = [np.triu(np.ones(fact.now.spans.shape, bool), 2) for fact in facts]
+    truth = np.concatenate([tree.spans[mask] for tree, mask in zip(trees, chosen, strict=True)]) > 0
+    n_words = sum(len(fact.now.n_open) for fact in facts)
+    for when in range(delays + 2):
+        posterior = np.concatenate([(fact.whole.spans if when > delays else fact.later[when])[mask]
+                                    for fact, mask in zip(facts, chosen, strict=True)])
+        yield Settling(float(posterior[truth].mean()), float((posterior[truth] >= SURE).mean()),
+                       float(_binary_entropy(posterior).sum() / n_words), int(truth.sum()), n_words)
+
+
+def _binary_entropy(p: np.ndarray) -> np.ndarray:
+    p = np.clip(p, 0.0, 1.0)
+    sides = np.stack([p, 1.0 - p])
+    return -(sides * np.log2(np.where(sides > 0, sides, 1.0))).sum(axis=0)

@@ -1,4 +1,4 @@
-"""How much work a sentence is: the useful multiply-adds of the passes that the workspace has just seen.
+"""How much work a sentence is: the useful multiply-adds of its chart with pruned outside, by the engine `cpu`.
 
 Useful is what no exact algorithm over these rules can leave out: a term of a sum both of whose factors are possible,
 and in the outside pass, what a symbol receives from a parent that is reached.  Kernels may do more, on zeros.
@@ -11,8 +11,18 @@ import numpy as np
 from numba import njit
 
 from pcfg_artifact.parsing.chart_index import cell_of
-from pcfg_artifact.parsing.cpu_kernels.kernel_args import KernelArgs
-from pcfg_artifact.parsing.cpu_kernels.workspace import NO_ROW
+from pcfg_artifact.parsing.constraints import NOTHING
+from pcfg_artifact.parsing.cpu import CpuEngine
+from pcfg_artifact.parsing.cpu_kernels.workspace import NO_ROW, KernelArgs
+
+
+def multiply_adds(engine: CpuEngine, leaves: np.ndarray) -> int:
+    """Of one sentence by its leaves; 0 where the chart is done in log space, or with full outside."""
+    def count(args: KernelArgs) -> int:
+        is_known = not engine.is_full and engine.linear_chart(leaves, args, NOTHING) is not None
+        return sum(of_passes(args, len(leaves))) if is_known else 0
+
+    return engine.with_args(len(leaves), count)
 
 
 @njit(nogil=True)
@@ -26,7 +36,7 @@ def n_edges(edges, t, first, last, symbols):
 
 
 @njit(nogil=True, cache=True)
-def multiply_adds(args: KernelArgs, length: int) -> tuple[int, int]:
+def of_passes(args: KernelArgs, length: int) -> tuple[int, int]:
     """Useful multiply-adds of the inside and of the (pruned) outside pass over the sentence last seen."""
     grammar, work = args.grammar, args.work
     pairs, n_pairs = grammar.left_pairs, len(grammar.left_pairs.right)
