@@ -28,7 +28,7 @@ DIMENSIONS = {
     "layer": "of the model: 0 holds the embeddings",
     "probe": "what reads the states: linear, 2-layer; in interventions, what the states are moved by",
     "setting": "what a probe is fitted on and tested on: sampled, treebank, ood (fitted on sampled, tested on treebank "
-               "text); in `incremental`, tree or posterior",
+               "text); in `incremental`, tree, posterior or belief",
     "input": "what is shown: to a probe, EOS or ADJ beside the word; to a masked model, the kind of masks",
     "convention": "which spans F1 counts: PB, KIM, PBw, KIMw, PN (parsing/scoring.py)",
     "width": "of the spans in question, in words",

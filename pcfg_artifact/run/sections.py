@@ -225,6 +225,7 @@ class IncrementalConfig:
     n_test: Count  # sampled sentences that probes are scored on, and whose posteriors are followed word by word
     widths: tuple[Count, ...]  # of the spans that probes are asked for
     delays: CountOrZero  # words after the end of a span, at most, at which it is asked for
+    beliefs: Flag  # whether probes are also asked what may come next
     batch_tokens: Count  # padded tokens a model reads at a time: memory, not results
 
 

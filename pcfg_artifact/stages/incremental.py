@@ -1,7 +1,8 @@
 """Stage `incremental`: causal models beside exact inference from left to right: next words, and the tree so far.
 
 Next words: every causal model on validation sentences against the exact distribution.  The tree: linear probes on the
-states of causal models, of masked ones of the same shape and of untrained ones, with exact inference as the ceiling.
+states of causal models, of masked ones of the same shape and of untrained ones, with exact inference as the ceiling;
+with `beliefs` also what may come next, as exact inference believes it.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from pcfg_artifact.mlm.next_word_comparison import (
     unigram_next_word_loss,
 )
 from pcfg_artifact.mlm.tokenizer import check_vocabulary
+from pcfg_artifact.parsing.prefix.left_to_right import beliefs
 from pcfg_artifact.parsing.prefix.tree_facts import (
     IncrementalFacts,
     TreeFacts,
@@ -39,9 +41,11 @@ from pcfg_artifact.parsing.prefix.tree_facts import (
 )
 from pcfg_artifact.probing.corpus import Corpus
 from pcfg_artifact.probing.reading_probe import (
+    OF_BELIEF,
     OF_POSTERIOR,
     OF_TREE,
     Questions,
+    belief_questions,
     explained,
     late_questions,
     probe_words,
@@ -74,6 +78,10 @@ def run(cfg: IncrementalConfig, inputs: Inputs, out: StageDir, machine: Machine)
     questions = {OF_TREE: QuestionSets(tree_questions(cfg, train.facts), tree_questions(cfg, test.facts)),
                  OF_POSTERIOR: QuestionSets(questions_of(now, cfg.widths),
                                             questions_of([fact.now for fact in read], cfg.widths))}
+    if cfg.beliefs:
+        questions[OF_BELIEF] = QuestionSets(*(
+            belief_questions(grammar, list(each(partial(beliefs_after_words, grammar), text.ids, machine)))
+            for text in (train, test)))
     metrics += ceiling_metrics(cfg, questions[OF_TREE].test, read)
     corpora = {"train": train.corpus(grammar), "test": test.corpus(grammar)}
     place = states_folder(out.root, machine)
@@ -91,6 +99,11 @@ def run(cfg: IncrementalConfig, inputs: Inputs, out: StageDir, machine: Machine)
 def each(work: Callable[[np.ndarray], Fact], sentences: Sequence[np.ndarray], machine: Machine) -> Iterable[Fact]:
     """Exact inference on every sentence, in order; its kernels release the interpreter."""
     return progress(ordered_map(work, sentences, machine.n_workers), total=len(sentences), desc="facts of trees")
+
+
+def beliefs_after_words(grammar: PCFG, ids: np.ndarray) -> np.ndarray:
+    """(L, N) the forward vector after every word."""
+    return beliefs(grammar, ids)[1:]
 
 
 # ---- next words ------------------------------------------------------------------------------------------------------

@@ -3,16 +3,20 @@
 import numpy as np
 import pytest
 
+from pcfg_artifact.grammar.pcfg import PCFG
+from pcfg_artifact.parsing.prefix.left_to_right import beliefs, next_words
 from pcfg_artifact.parsing.prefix.tree_facts import facts_of_tree
 from pcfg_artifact.probing.reading_probe import (
     OPEN,
     RELATIVE_DEPTH,
     WordQuestion,
+    belief_questions,
     explained,
     late_questions,
     probe_words,
     questions_of,
     spans_at_words,
+    word_coordinates,
     word_rows,
 )
 
@@ -59,3 +63,40 @@ def test_a_linear_probe_finds_what_is_linear_and_nothing_in_noise():
     found = probe_words(x, targets, x_test)
     assert explained(x_test @ np.arange(5) + 3.0, found["linear"]).value == pytest.approx(1.0, abs=1e-6)
     assert explained(rng.normal(size=500), found["noise"]).value < 0.05
+
+
+NEXT = PCFG.from_rules({"1": 1.0}, [("1", "2", "3", 0.6), ("1", "2", "1", 0.4)],
+                       [("2", "1", 0.7), ("2", "2", 0.3), ("3", "2", 0.5), ("3", "3", 0.5), ("3", "1", 0.0)])
+
+
+def test_beliefs_are_asked_by_constituents_by_tags_and_by_words():
+    sentences = [["1", "2", "3"], ["2", "3"]]
+    asked = belief_questions(NEXT, [beliefs(NEXT, words)[1:] for words in sentences])
+    constituents, tags, words = asked.values()
+    # After the first word: 3 with 0.6, or another 1, whose first word is a 2.
+    np.testing.assert_allclose(constituents[0], [0.4], rtol=1e-6)
+    np.testing.assert_allclose(tags[0], [0.4, 0.6, 0.0], rtol=1e-6)
+    np.testing.assert_allclose(tags[[2, 4]], [[0, 0, 1]] * 2, atol=1e-6)  # the end
+    exact = np.concatenate([next_words(NEXT, sentence).next_word[1:] for sentence in sentences])
+    between = np.linalg.norm(exact[:, None] - exact[None, :], axis=-1)
+    np.testing.assert_allclose(np.linalg.norm(words[:, None] - words[None, :], axis=-1), between, atol=1e-6)
+
+
+def test_the_share_of_next_words_is_that_over_the_whole_vocabulary():
+    rng = np.random.default_rng(0)
+    emission = np.array([[0.7, 0.3, 0.0], [0.0, 0.5, 0.5]])[:, [NEXT.words.index(w) for w in "123"]]
+    truth, answers = rng.random((50, 2)), rng.random((50, 2))
+    coordinates = word_coordinates(NEXT)
+    short, whole = (explained(truth @ m, answers @ m).value for m in (coordinates, emission))
+    assert short == pytest.approx(whole, abs=1e-6)
+    assert explained(np.ones((3, 2)) * [1, 2], np.zeros((3, 2))).n == 3
+
+
+def test_a_question_with_a_vector_is_answered_as_its_numbers_one_by_one():
+    rng = np.random.default_rng(1)
+    x, x_test, y = rng.normal(size=(200, 4)), rng.normal(size=(20, 4)), rng.normal(size=(200, 3))
+    together = probe_words(x, {OPEN: y[:, 0], RELATIVE_DEPTH: y}, x_test)
+    assert together[OPEN].shape == (20,) and together[RELATIVE_DEPTH].shape == (20, 3)
+    for n in range(3):
+        np.testing.assert_allclose(together[RELATIVE_DEPTH][:, n], probe_words(x, {OPEN: y[:, n]}, x_test)[OPEN],
+                                   atol=1e-5)

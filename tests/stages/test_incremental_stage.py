@@ -56,7 +56,8 @@ def inputs_of(root: Path) -> Inputs:
 
 @pytest.fixture(scope="module")
 def finished(world) -> StageDir:
-    cfg = dataclasses.replace(load_profile("smoke").incremental, n_exact=120, n_train=150, n_test=80, max_length=28)
+    cfg = dataclasses.replace(load_profile("smoke").incremental, n_exact=120, n_train=150, n_test=80, max_length=28,
+                              beliefs=True)
     out = StageDir(world / "incremental")
     incremental.run(cfg, inputs_of(world), out, MACHINE)
     return out
@@ -198,3 +199,21 @@ def test_on_fresh_text_the_optimum_is_the_mean_surprisal_of_sentences_within_thr
     assert abs(by_words.mean() - by_sentences.mean()) < 3 * error
     same = np.array([-chart.log_prob for chart in inside_outside(grammar, first)])
     np.testing.assert_allclose(by_words, same, rtol=1e-9)
+
+
+def test_a_trained_model_holds_more_of_what_may_come_next_than_an_untrained_one(numbers):
+    for group in ("next constituents", "next tag", "next word"):
+        trained, untrained = (next(iter(numbers.select({
+            "table": "incremental", "model": model, "layer": "best", "setting": "belief", "group": group,
+            "metric": "explained"}))).value for model in ("C2L2", "C2L2 untrained"))
+        assert untrained < trained <= 1.0
+        assert trained > 0.8
+
+
+def test_without_beliefs_the_numbers_are_the_same_but_for_theirs(world, finished):
+    cfg = dataclasses.replace(load_profile("smoke").incremental, n_exact=120, n_train=150, n_test=80, max_length=28)
+    assert not cfg.beliefs
+    out = StageDir(world / "without")
+    incremental.run(cfg, inputs_of(world), out, MACHINE)
+    assert {metric for metric in finished.metrics() if metric.setting != "belief"} == set(out.metrics())
+    assert len(finished.metrics()) > len(out.metrics())

@@ -89,8 +89,12 @@ def test_a_grammar_without_a_left_corner_closure_is_refused(tmp_path, capsys, mo
 
 def test_surprisal_is_a_table_of_words_and_ends_that_adds_up_to_the_sentence(grammar_folder, capsys, monkeypatch):
     rows, out, err = surprisal(["--grammar", grammar_folder], "dogs dogs bark\ndogs zibs purr\n", monkeypatch, capsys)
-    assert out.splitlines()[0].split("\t")[:6] == [
-        "sentence", "position", "word", "surprisal_bits", "entropy_bits", "open_constituents"]
+    assert out.splitlines()[0].split("\t")[:8] == [
+        "sentence", "position", "word", "surprisal_bits", "tree_bits", "word_bits", "entropy_bits", "open_constituents"]
+    for row in rows:
+        if math.isfinite(float(row["surprisal_bits"])):
+            both = float(row["tree_bits"]) + float(row["word_bits"])
+            assert both == pytest.approx(float(row["surprisal_bits"]), abs=1e-9)
     assert [(row["sentence"], row["position"], row["word"]) for row in rows] == [
         ("1", "1", "dogs"), ("1", "2", "dogs"), ("1", "3", "bark"), ("1", "4", "[END]"),
         ("2", "1", "dogs"), ("2", "2", "zibs"), ("2", "3", "purr"), ("2", "4", "[END]")]
@@ -217,7 +221,7 @@ def test_model_columns_sum_the_pieces_of_each_word(grammar_folder, tmp_path, cap
     tokenizer = tiny_gpt2(folder, ["dogs", "Ġbark"])
     rows, out, err = surprisal(["--grammar", grammar_folder, "--model", str(folder)], "dogs dogs bark\n", monkeypatch,
                                capsys)
-    assert out.splitlines()[0].split("\t")[6:] == [
+    assert out.splitlines()[0].split("\t")[8:] == [
         "model_surprisal_bits", "model_entropy_bits", "model_pieces", "note"]
     assert "a piece belongs to the word of its first character that is no blank" in err
     assert [row["model_pieces"] for row in rows] == ["1", "2", "1", "1"]  # dogs | Ġ dogs | Ġbark | <end>
@@ -228,6 +232,16 @@ def test_model_columns_sum_the_pieces_of_each_word(grammar_folder, tmp_path, cap
     by_piece = [-float(log_probs[n, token]) / math.log(2) for n, token in enumerate(ids[1:])]
     expected = [by_piece[0], sum(by_piece[1:3]), by_piece[3], by_piece[4]]
     np.testing.assert_allclose([float(row["model_surprisal_bits"]) for row in rows], expected, rtol=1e-5)
+    begins = [n for n, token in enumerate(tokenizer.convert_ids_to_tokens(range(len(tokenizer))))
+              if token[0] == "Ġ" or token == "<end>"]
+    border = {n: -float(torch.logsumexp(log_probs[n, begins], 0)) / math.log(2) for n in (1, 3, 4)}
+    moved = [expected[0] + border[1], expected[1] - border[1] + border[3], expected[2] - border[3] + border[4],
+             expected[3] - border[4]]
+    other, _, err = surprisal(["--grammar", grammar_folder, "--model", str(folder), "--border", "previous"],
+                              "dogs dogs bark\n", monkeypatch, capsys)
+    assert "a border between words counts to the previous one" in err
+    np.testing.assert_allclose([float(row["model_surprisal_bits"]) for row in other], moved, rtol=1e-5)
+    assert sum(moved) == pytest.approx(sum(expected), rel=1e-9)
     entropy = [-float((row.exp() * row).sum()) / math.log(2) for row in log_probs]
     np.testing.assert_allclose([float(row["model_entropy_bits"]) for row in rows], [entropy[n] for n in (0, 1, 3, 4)],
                                rtol=1e-5)
@@ -240,6 +254,10 @@ def test_a_model_of_the_grammars_words_gets_signatures_too(grammar_folder, tmp_p
     unknown, _, _ = surprisal(arguments, "dogs zibs bark\n", monkeypatch, capsys)
     known, _, _ = surprisal(arguments, "dogs UNK-LC-s bark\n", monkeypatch, capsys)
     assert [row["model_surprisal_bits"] for row in unknown] == [row["model_surprisal_bits"] for row in known]
+    # Every token is a word: borders are certain, so that it does not matter to which word they count.
+    other, _, _ = surprisal([*arguments, "--border", "previous"], "dogs zibs bark\n", monkeypatch, capsys)
+    np.testing.assert_allclose(*([float(row["model_surprisal_bits"]) for row in rows] for rows in (other, unknown)),
+                               rtol=1e-12)
 
 
 def test_a_sentence_longer_than_the_model_reads_is_said_to_be(grammar_folder, tmp_path, capsys, monkeypatch):
@@ -303,3 +321,36 @@ def test_a_damaged_model_folder_is_refused(damage, message, grammar_folder, tmp_
     said = capsys.readouterr().err
     assert re.search(message, said), said
     assert [line.startswith("error: ") for line in said.splitlines()].count(True) == 1
+
+
+def test_with_borders_at_their_end_words_sum_to_1(tmp_path):
+    """All words of at most two pieces, and what is left to longer ones, after a word and a border."""
+    from pcfg_artifact.tools.causal import CausalModel
+
+    folder = tmp_path / "model"
+    tokenizer = tiny_gpt2(folder, ["a", "b", "Ġa", "Ġb"])
+    model = CausalModel(folder, border="previous")
+    tokens = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
+    inside = [n for n, token in enumerate(tokens) if token in ("a", "b")]
+    begins = np.flatnonzero(model.begins_word)
+    assert sorted(np.array(tokens)[begins]) == ["<end>", "Ġ", "Ġa", "Ġb"]
+    end, first = model.end, tokenizer.convert_tokens_to_ids("a")
+    last = {}  # ids -> log probabilities of the next token
+
+    def after(*ids):
+        if ids not in last:
+            last[ids] = model._log_probs([end, first, *ids, end])[1 + len(ids)]
+        return last[ids]
+
+    border = np.logaddexp.reduce(after()[begins])
+    total = np.exp(after()[end] - border)  # the sentence ends
+    for one in (n for n in begins if n != end):
+        total += np.exp(after()[one] + np.logaddexp.reduce(after(one)[begins]) - border)
+        for two in inside:  # the rest of the mass: this word goes on, perhaps with a border at once
+            total += np.exp(after()[one] + after(one)[two] - border)
+    assert total == pytest.approx(1.0, abs=1e-6)
+    # One of these words by the tool's own sum.
+    scored = model.scores(["a", "b"], ["a", "b"])[1]
+    piece = tokenizer.convert_tokens_to_ids("Ġb")
+    expected = after()[piece] - border + np.logaddexp.reduce(after(piece)[begins])
+    assert scored.surprisal == pytest.approx(-expected / math.log(2), rel=1e-6)

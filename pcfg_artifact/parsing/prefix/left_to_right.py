@@ -312,6 +312,14 @@ def next_words(grammar: PCFG, sentence: Sentence) -> NextWords:
                      impossible_at=prefix.impossible_at)
 
 
+def beliefs(grammar: PCFG, sentence: Sentence) -> np.ndarray:
+    """(L+1, N) forward vectors of all prefixes of a sentence (Prefix.beliefs)."""
+    ids = word_ids(grammar, sentence)
+    prefix = Prefix(grammar, longest=max(len(ids), 1))
+    prefix._read(ids)
+    return prefix.beliefs()
+
+
 def _surprisal_parts(prefix: Prefix, log_probs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """tree_update and word_choice of NextWords.
 
