@@ -37,7 +37,7 @@ PUBLIC = {
                          "viterbi": "the most probable tree", "viterbi_trees": "the same of many sentences",
                          "best_binary_tree": "the binary tree of the largest sum of span scores",
                          "parses": "trees of sentences, retried where the grammar gives them no probability"},
-    "parsing.kbest": {"kbest": "the k most probable trees of sentences"},
+    "parsing.best_trees": {"kbest": "the k most probable trees of sentences"},
     "parsing.tree_draws": {"sample_trees": "draw some trees: of the grammar, of given lengths, or of a given sentence"},
     "parsing.tree_posterior": {"tree_entropy": "entropy of a grammar's trees, or of those of a sentence",
                                "span_pairs": "joint and conditional probabilities of all pairs of spans"},

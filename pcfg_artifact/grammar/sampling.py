@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numba import njit, uint64
@@ -70,6 +71,18 @@ def tree_of_rules(grammar: PCFG, rules: np.ndarray) -> Tree:
 def sample_trees(grammar: PCFG, n: int, seed: int = 0, max_length: int | None = None) -> SampledTrees:
     """Draw n trees; with `max_length`, longer sentences are drawn again and counted in `n_rejected`."""
     return Sampler(grammar, seed, max_length).draw(0, n)
+
+
+class TreeSampler(Protocol):
+    """Draws blocks of an endless sequence of trees; longer ones than max_length are drawn again."""
+
+    grammar: PCFG
+    max_length: int | None
+    rule_dtype: type
+
+    def draw(self, first: int, n: int) -> SampledTrees:
+        """Trees first, first + 1, ..., first + n - 1."""
+        ...
 
 
 @dataclass

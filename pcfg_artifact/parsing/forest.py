@@ -2,7 +2,7 @@
 
 A *choice* at an entry (A, i, j) is a rule A -> B C and a split k; its weight is P(A -> B C) times what is below the two
 children.  Three questions go from the root downwards through choices: draws and entropies here, the best trees in
-kbest.py.
+best_trees.py.
 """
 
 from __future__ import annotations

@@ -7,12 +7,12 @@ lengths.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numba import uint64
 
-from pcfg_artifact.errors import GrammarError, UsageError
+from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar import sampling
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.grammar.sampling import SampledTrees, id_dtype
@@ -48,7 +48,7 @@ class ConditionalSampler:
     lengths, symbols, log_root (R,): what a tree may be at the top, and the log weight of it.
     """
 
-    max_length = None
+    max_length: int | None = None
 
     def __init__(self, grammar: PCFG, trees: Forest, words: np.ndarray, lengths: np.ndarray, symbols: np.ndarray,
                  log_root: np.ndarray, base: int) -> None:
@@ -56,8 +56,8 @@ class ConditionalSampler:
         possible = np.flatnonzero(log_root > -np.inf)
         shares = np.exp(log_root[possible] - log_root.max())
         self._lengths, self._symbols, self._root_sum = lengths[possible], symbols[possible], np.cumsum(shares)
-        self._base = uint64(base)
-        self.rule_dtype = id_dtype(len(grammar.binary) + len(grammar.lexical))
+        self._base: Any = uint64(base)
+        self.rule_dtype: type = id_dtype(len(grammar.binary) + len(grammar.lexical))
         head, self._word = (column.astype(np.int64) for column in grammar.lexical.T)
         self._first = np.searchsorted(head, np.arange(grammar.n_interminals, grammar.n_nonterminals + 1))
         sums = np.cumsum(grammar.lexical_prob)
@@ -65,7 +65,7 @@ class ConditionalSampler:
 
     def draw(self, first: int, n: int) -> SampledTrees:
         """Trees first, first + 1, ..., first + n - 1."""
-        rules = np.empty((n, 2 * int(self._lengths.max()) - 1), self.rule_dtype)
+        rules: np.ndarray = np.empty((n, 2 * int(self._lengths.max()) - 1), self.rule_dtype)
         n_words = draw_trees(self._trees, self._words, self._first, self._word, self._sums, self._lengths,
                              self._symbols, self._root_sum, self._base, first, rules)
         is_filled = np.arange(rules.shape[1]) < (2 * n_words - 1)[:, None]
@@ -92,7 +92,8 @@ class LengthSampler(ConditionalSampler):
 
     def __init__(self, grammar: PCFG, low: int, high: int, seed: int) -> None:
         if not 1 <= low <= high:
-            raise UsageError(f"the length of sentences is {low} to {high}, expected 1 or more, the smaller number first")
+            raise UsageError(f"sentences of {low} to {high} words were asked for, expected 1 or more, the smaller "
+                             f"number first")
         log_yield = log_length_probabilities(grammar, high)
         lengths, symbols = (index.reshape(-1) for index in np.meshgrid(
             np.arange(low, high + 1), np.flatnonzero(grammar.root), indexing="ij"))

@@ -2,11 +2,12 @@
 
 Word borders.  The words are joined by one blank and cut into pieces as one text; a piece belongs to the word that holds
 its first character that is no blank.  A blank before a word, which many tokenizers put into the word's first piece, is
-so counted with the word that it precedes; what the model thinks of a border after a word is counted with the next word.
+so counted with the word that it precedes; what the model thinks of a border after a word is counted with the next
+word.
 With border="previous" it is moved to the word before: after every word the border has the probability of all tokens
 that begin a word, and of the end.  It is taken off the next word (or the end) and added to this one, so that
-probabilities of words sum to 1 (Pimentel and Meister 2024, Oh and Schuler 2024).  Tokens begin a word if they are marked
-so (a blank, as most byte-level and sentencepiece tokenizers write it), or if those that do not are marked (##);
+probabilities of words sum to 1 (Pimentel and Meister 2024, Oh and Schuler 2024).  Tokens begin a word if they are
+marked so (a blank, as most byte-level and sentencepiece tokenizers write it), or if those that do not are marked (##);
 without any mark every token begins a word, and a border is certain.
 The sentence begins after the model's begin token (else its end token) and ends with its end token.
 """
@@ -66,7 +67,8 @@ class CausalModel:
         end = "not predicted: the tokenizer has no end token" if self.end is None else \
             repr(self.tokenizer.convert_ids_to_tokens(self.end))
         return (f"model: pieces are summed by word; a piece belongs to the word of its first character that is no "
-                f"blank; a border between words counts to the {self.border} one; a sentence begins after {begin}, [END] is {end}; model_entropy_bits is of the first piece")
+                f"blank; a border between words counts to the {self.border} one; a sentence begins after {begin}, "
+                f"[END] is {end}; model_entropy_bits is of the first piece")
 
     def scores(self, words: list[str], read_as: list[str]) -> list[WordScore]:
         """One score a word, and one for the end.

@@ -17,8 +17,8 @@ import sys
 
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
-from pcfg_artifact.grammar.sampling import Sampler
-from pcfg_artifact.parsing.tree_draws import ConditionalSampler, LengthSampler, SentenceSampler
+from pcfg_artifact.grammar.sampling import Sampler, TreeSampler
+from pcfg_artifact.parsing.tree_draws import LengthSampler, SentenceSampler
 from pcfg_artifact.run import stage_folder
 from pcfg_artifact.system import storage
 from pcfg_artifact.system.machine import available_cores
@@ -91,13 +91,14 @@ def word_range(text: str) -> tuple[int, int]:
     return low, high
 
 
-def _sampler(grammar: PCFG, args: argparse.Namespace) -> Sampler | ConditionalSampler:
+def _sampler(grammar: PCFG, args: argparse.Namespace) -> TreeSampler:
     if args.length is not None:
-        return LengthSampler(grammar, *args.length, args.seed)
+        low, high = args.length
+        return LengthSampler(grammar, low, high, args.seed)
     return Sampler(grammar, args.seed, args.max_length)
 
 
-def _print(sampler: Sampler | ConditionalSampler, n: int, with_trees: bool) -> None:
+def _print(sampler: TreeSampler, n: int, with_trees: bool) -> None:
     n_rejected = 0
     for first in range(0, n, BLOCK):
         block = sampler.draw(first, min(BLOCK, n - first))
@@ -108,11 +109,12 @@ def _print(sampler: Sampler | ConditionalSampler, n: int, with_trees: bool) -> N
         print(f"{n_rejected} longer draws rejected", file=sys.stderr)
 
 
-def _write(sampler: Sampler | ConditionalSampler, args: argparse.Namespace) -> None:
+def _write(sampler: TreeSampler, args: argparse.Namespace) -> None:
     grammar = sampler.grammar
     with stage_folder.lock(args.out):
         description = {"seed": args.seed, "max_length": args.max_length, "n": args.n, "shard_size": args.shard_size,
-                       **({} if args.length is None else {"length": args.length}), "trees": args.trees, "n_words": grammar.n_words, "n_binary_rules": len(grammar.binary),
+                       **({} if args.length is None else {"length": args.length}), "trees": args.trees,
+                       "n_words": grammar.n_words, "n_binary_rules": len(grammar.binary),
                        "grammar": storage.fingerprint([grammar.words, grammar.binary_prob.tolist(),
                                                          grammar.lexical_prob.tolist()])}
         folder = stage_folder.begin(args.out, storage.fingerprint(description))

@@ -13,6 +13,7 @@ import numpy as np
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.normal_form import normal_form
 from pcfg_artifact.grammar.pcfg import PCFG
+from pcfg_artifact.parsing.best_trees import kbest
 from pcfg_artifact.parsing.charts import Chart
 from pcfg_artifact.parsing.decoding import (
     NO_LABEL,
@@ -24,7 +25,6 @@ from pcfg_artifact.parsing.decoding import (
     with_retries,
 )
 from pcfg_artifact.parsing.engine import each_chart
-from pcfg_artifact.parsing.kbest import kbest
 from pcfg_artifact.parsing.options import EngineOptions
 from pcfg_artifact.parsing.tree_posterior import SpanEntropies
 from pcfg_artifact.treebank.binarise import unbinarise
@@ -62,7 +62,7 @@ class Scored(NamedTuple):
         bits = None if self.entropies is None else self.entropies.spans / math.log(2)
         values = {"log_prob": self.log_prob, "tree_log_prob": self.tree_log_prob,
                   "entropy_bits": None if self.entropies is None else self.entropies.total / math.log(2)}
-        found = {"words": list(words), "tree": None if self.tree is None else str(self.tree),
+        found: dict[str, Any] = {"words": list(words), "tree": None if self.tree is None else str(self.tree),
                  "attempts": self.n_attempts,
                  **{name: value if np.isfinite(value) else None for name, value in values.items() if value is not None}}
         if self.nodes is not None:
@@ -107,11 +107,9 @@ def best_trees(grammar: PCFG, sentences: Sequence[list[str]], args: argparse.Nam
         raise UsageError("the grammar has rules with one symbol on the right, so that each tree of its normal form "
                          "stands for several of yours, and their order is not that of yours; leave out --unbinarise")
     for words in sentences:
-        found: list[tuple[float, Tree]] = []
-        for n_attempts, rare_below in ((1, None), (2, RARE_BELOW)):
-            found = found or kbest(grammar, [grammar.encode(words, rare_below=rare_below)], args.kbest)[0]
-            if found or not words:
-                break
+        n_attempts, found = 1, kbest(grammar, [grammar.encode(words)], args.kbest)[0]
+        if words and not found:
+            n_attempts, found = 2, kbest(grammar, [grammar.encode(words, rare_below=RARE_BELOW)], args.kbest)[0]
         if args.unbinarise:
             found = [(log_prob, unbinarise(tree) if form is None else form.restored(tree)) for log_prob, tree in found]
         found = [(log_prob, with_words(tree, words)) for log_prob, tree in found]

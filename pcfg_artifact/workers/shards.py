@@ -7,8 +7,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from pcfg_artifact.grammar.sampling import SampledTrees, Sampler, id_dtype
-from pcfg_artifact.parsing.tree_draws import ConditionalSampler
+from pcfg_artifact.grammar.sampling import SampledTrees, TreeSampler, id_dtype
 from pcfg_artifact.run.stage_folder import RaggedWriter
 from pcfg_artifact.system.progress import progress
 from pcfg_artifact.system.ragged import Ragged
@@ -30,7 +29,8 @@ class Drawn:
         return asdict(self)
 
 
-def write_shard(folder: Path, sampler: Sampler | ConditionalSampler, first: int, n: int, *, with_rules: bool, n_workers: int = 1) -> Drawn:
+def write_shard(folder: Path, sampler: TreeSampler, first: int, n: int, *, with_rules: bool, n_workers: int = 1
+                ) -> Drawn:
     """Write sentences first .. first + n - 1 to folder/tokens (and folder/rules), streaming block by block."""
     drawn = Drawn()
     with ExitStack() as stack:
@@ -49,7 +49,7 @@ def write_shard(folder: Path, sampler: Sampler | ConditionalSampler, first: int,
     return drawn
 
 
-def _in_order(sampler: Sampler | ConditionalSampler, starts: range, end: int, n_workers: int) -> Iterator[tuple[SampledTrees, Ragged]]:
+def _in_order(sampler: TreeSampler, starts: range, end: int, n_workers: int) -> Iterator[tuple[SampledTrees, Ragged]]:
     """Blocks and their words in order, at most two per thread in flight, so memory does not grow with n."""
     def block(start: int) -> tuple[SampledTrees, Ragged]:
         trees = sampler.draw(start, min(BLOCK, end - start))

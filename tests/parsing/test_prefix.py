@@ -417,7 +417,8 @@ def test_parts_of_surprisal_add_up_in_random_grammars_and_in_log_space(random_gr
     possible = found.log_probs > -np.inf
     np.testing.assert_allclose((found.tree_update + found.word_choice)[possible], -found.log_probs[possible],
                                atol=1e-10)
-    assert np.isnan(found.tree_update[~possible]).all() and np.isnan(found.word_choice[~possible]).all()
+    assert np.isnan(found.tree_update[~possible]).all()
+    assert np.isnan(found.word_choice[~possible]).all()
 
 
 HMM = """

@@ -150,7 +150,7 @@ class Prefix:
         return forward.copy() if self._log else log_of(forward)
 
     def beliefs(self) -> np.ndarray:
-        """(t+1, N) forward vectors: what may come next after 0 .. t words, given these; rows of 0 after impossible ones.
+        """(t+1, N) forward vectors: what may come next after 0 .. t words, given these; 0 after an impossible one.
 
         Of a pre-terminal: the probability that the next word is one of its (what they lack to 1 is the end's); of an
         in-terminal: the expected number of its constituents that begin with the next word.

@@ -29,8 +29,6 @@ from pcfg_artifact.parsing.leaves import Sentence, emissions, word_ids
 from pcfg_artifact.parsing.reference import log_of
 from pcfg_artifact.treebank.tree import Tree
 
-
-
 NO_NODE, NOT_OPEN = -1, -1
 
 
@@ -73,7 +71,7 @@ def _best_below(grammar: PCFG, words: np.ndarray, forbidden: Forbidden) -> Fores
     return forest(grammar, cell_rows(len(words)), typed_cells(len(words), best, log_leaves))
 
 
-class Work(NamedTuple):
+class OpenNodes(NamedTuple):
     """What is known of the entries met so far, node by node: lists of a compiled function.
 
     place: (symbol, i, j).  best: the choices of its best trees, best first.  waiting: a heap of choices that may come
@@ -216,7 +214,7 @@ def best_derivations(trees: Forest, roots: np.ndarray, log_root: np.ndarray, k: 
     """(n,) log probabilities of the n <= k best trees and the row of each; rows (E, 5) of `write_subtree`."""
     length = len(trees.rows) - 1
     node_of = np.full(trees.log_weight.shape, NO_NODE)
-    work = Work([(0, 0, 0) for _ in range(0)], [no_choices() for _ in range(0)], [no_choices() for _ in range(0)],
+    work = OpenNodes([(0, 0, 0) for _ in range(0)], [no_choices() for _ in range(0)], [no_choices() for _ in range(0)],
                 [0 for _ in range(0)], [False for _ in range(0)])
     rows, number = [(0, 0, 0, 0, 0) for _ in range(0)], {(0, 0): 0}
     number.clear()
@@ -226,7 +224,7 @@ def best_derivations(trees: Forest, roots: np.ndarray, log_root: np.ndarray, k: 
         log_best[r] = log_root[r] + trees.log_weight[trees.rows[0, length], roots[r]]
     log_probs, tops, n_found = np.empty(k), np.empty(k, np.int64), 0
     while n_found < k and len(roots) > 0 and log_best.max() > -np.inf:
-        r = log_best.argmax()
+        r = np.int64(log_best.argmax())
         top = node_at(trees, node_of, work, roots[r], 0, length)
         log_probs[n_found] = log_best[r]
         tops[n_found] = write_subtree(trees, node_of, work, top, ranks[r], k, number, rows)

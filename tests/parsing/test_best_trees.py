@@ -2,14 +2,15 @@
 
 import time
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
+from pcfg_artifact.parsing.best_trees import each_kbest, kbest
 from pcfg_artifact.parsing.decoding import viterbi
-from pcfg_artifact.parsing.kbest import each_kbest, kbest
 from pcfg_artifact.parsing.leaves import sentence_leaves
 from pcfg_artifact.treebank.tree import Tree
 
@@ -33,7 +34,7 @@ def check_against(expected, found, k):
     """The k best of all trees, in order; among equals any order, and any of those that share the last place."""
     assert len(found) == min(k, len(expected))
     np.testing.assert_allclose([log for log, _ in found], [log for log, _ in expected[:k]], atol=TIGHT, rtol=0)
-    assert all(a >= b for (a, _), (b, _) in zip(found, found[1:], strict=False))
+    assert all(a >= b for (a, _), (b, _) in pairwise(found))
     weight_of = {spans: log for log, spans in expected}
     assert len(weight_of) == len(expected)
     spans = [labelled(tree) for _, tree in found]
@@ -71,15 +72,18 @@ def test_kbest_of_a_thousand_random_sentences_equals_enumeration_in_order(random
             n_sentences += 1
             n_ambiguous += len(expected) > 1
             n_tied += len(expected) > 1 and bool((np.diff([log for log, _ in expected[:k]]) > -DISTINCT).any())
-    assert n_ambiguous > 250 and n_tied > 50
+    assert n_ambiguous > 250
+    assert n_tied > 50
 
 
 def test_the_order_of_two_trees_can_be_computed_by_hand():
     grammar = PCFG.from_rules({"S": 1.0}, [("S", "S", "S", 0.2), ("S", "A", "S", 0.3), ("S", "A", "A", 0.5)],
                               [("A", "1", 1.0)])
     (best, tree), (second, other) = kbest(grammar, [["1"] * 4], 5)[0]
-    assert str(tree) == "(S (S (A 1) (A 1)) (S (A 1) (A 1)))" and best == pytest.approx(np.log(0.2 * 0.5 * 0.5))
-    assert str(other) == "(S (A 1) (S (A 1) (S (A 1) (A 1))))" and second == pytest.approx(np.log(0.3 * 0.3 * 0.5))
+    assert str(tree) == "(S (S (A 1) (A 1)) (S (A 1) (A 1)))"
+    assert best == pytest.approx(np.log(0.2 * 0.5 * 0.5))
+    assert str(other) == "(S (A 1) (S (A 1) (S (A 1) (A 1))))"
+    assert second == pytest.approx(np.log(0.3 * 0.3 * 0.5))
 
 
 def test_equals_come_in_the_same_order_each_time_and_k_only_cuts(random_grammar):
