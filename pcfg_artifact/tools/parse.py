@@ -97,8 +97,8 @@ def run(args: argparse.Namespace) -> int:
     if args.treebank is not None and (args.decode != "recall" or args.sentences != "-" or args.kbest is not None
                                       or args.entropy):
         raise UsageError("--treebank scores trees of most correct spans expected; leave out SENTENCES, --decode, "
-                         "--kbest and --entropy, which are for parsing sentences (the latent-variable PCFG is scored where "
-                         "the grammar has one)")
+                         "--kbest and --entropy, which are for parsing sentences (the latent-variable PCFG is scored "
+                         "where the grammar has one)")
     if args.treebank is None and (args.evalb is not None or args.labelled):
         raise UsageError("--labelled and --evalb score trees of a treebank; give it with --treebank SOURCE")
     refuse_counts(("--max-length", args.max_length, 1), ("--limit", args.limit, 1), ("--kbest", args.kbest, 1))
