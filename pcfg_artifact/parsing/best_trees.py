@@ -224,7 +224,7 @@ def best_derivations(trees: Forest, roots: np.ndarray, log_root: np.ndarray, k: 
         log_best[r] = log_root[r] + trees.log_weight[trees.rows[0, length], roots[r]]
     log_probs, tops, n_found = np.empty(k), np.empty(k, np.int64), 0
     while n_found < k and len(roots) > 0 and log_best.max() > -np.inf:
-        r = np.int64(log_best.argmax())
+        r = int(log_best.argmax())
         top = node_at(trees, node_of, work, roots[r], 0, length)
         log_probs[n_found] = log_best[r]
         tops[n_found] = write_subtree(trees, node_of, work, top, ranks[r], k, number, rows)

@@ -1,4 +1,4 @@
-"""parse --kbest and --entropy, sample --length and --given, and a grammar of numbers through the tools that take text."""
+"""parse --kbest and --entropy, sample --length and --given; a grammar of numbers through the tools that take text."""
 
 import json
 import math
