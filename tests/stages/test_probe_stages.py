@@ -198,8 +198,8 @@ def test_control_tasks_have_every_layer_and_selectivity_is_the_difference(world,
     value = {(m.key, m.seed): m.value for m in (*folder.metrics(), *probed.metrics())}
     for m in folder.metrics():
         if (m.table, m.group) == ("control", "selectivity"):
-            task = m.at(table="parsing" if m.width is None else "marginals", group="")
-            expected = value[task.key, m.seed] - value[m.at(group="control").key, m.seed]
+            task = m.at(table="parsing" if m.width is None else "marginals", group=m.bin, bin="")
+            expected = value[task.key, m.seed] - value[m.at(group="control", bin="").key, m.seed]
             assert m.value == pytest.approx(expected)
     # Layer 0 knows the word, so the linear probe learns its random label almost by heart.
     by_heart, = Numbers(folder.metrics()).select({"table": "control", "model": "A2L2", "layer": 0, "probe": "linear",
