@@ -23,6 +23,7 @@ from pcfg_artifact.parsing.constraints import Constraints, Forbidden, all_forbid
 from pcfg_artifact.parsing.cpu import typed_cells
 from pcfg_artifact.parsing.cpu_kernels import logspace
 from pcfg_artifact.parsing.cpu_kernels.rule_index import compiled
+from pcfg_artifact.parsing.cpu_kernels.semiring import BEST
 from pcfg_artifact.parsing.decoding import check_memory
 from pcfg_artifact.parsing.forest import Forest, cell_rows, forest, log_choice, splits
 from pcfg_artifact.parsing.leaves import Sentence, emissions, word_ids
@@ -67,7 +68,7 @@ def each_kbest(grammar: PCFG, sentences: Sequence[Sentence], k: int,
 def _best_below(grammar: PCFG, words: np.ndarray, forbidden: Forbidden) -> Forest:
     """Under every entry, the log probability of its best subtree."""
     log_leaves = log_of(forbidden.allowed_leaves(emissions(grammar).of(words), grammar.n_interminals))
-    best = logspace.inside(compiled(grammar), log_leaves, True, forbidden)
+    best = logspace.inside(compiled(grammar), log_leaves, forbidden, BEST)
     return forest(grammar, cell_rows(len(words)), typed_cells(len(words), best, log_leaves))
 
 

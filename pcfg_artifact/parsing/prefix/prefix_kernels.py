@@ -31,8 +31,8 @@ from pcfg_artifact.parsing.prefix.left_corners import add_left_children, begun_b
 from pcfg_artifact.parsing.prefix.prefix_grammar import Tables
 
 NO_ROW = np.uint32(0xFFFFFFFF)
-# What loops over cells call is inlined: calls with tuples of arrays cost more than the work.  Their inner loops use arrays
-# taken out of the tuples before: each use of a tuple there counts references, which doubled the time of a word.
+# What loops over cells call is inlined: calls with tuples of arrays cost more than the work.  Inner loops use arrays
+# that were taken out of the tuples before: each use of a tuple there counts references, which doubled the time of a word.
 INLINED_EXACT = njit(nogil=True, forceinline=True)
 DONE, OUT_OF_RANGE, IMPOSSIBLE = -1, -2, -3  # a status of 0 or more: out of room at the cell that begins there
 
