@@ -32,7 +32,7 @@ from pcfg_artifact.parsing.prefix.prefix_grammar import Tables
 
 NO_ROW = np.uint32(0xFFFFFFFF)
 # What loops over cells call is inlined: calls with tuples of arrays cost more than the work.  Inner loops use arrays
-# that were taken out of the tuples before: each use of a tuple there counts references, which doubled the time of a word.
+# that were taken out of the tuples before: each use of a tuple there counts references and doubled the time of a word.
 INLINED_EXACT = njit(nogil=True, forceinline=True)
 DONE, OUT_OF_RANGE, IMPOSSIBLE = -1, -2, -3  # a status of 0 or more: out of room at the cell that begins there
 
