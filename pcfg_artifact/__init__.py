@@ -68,7 +68,7 @@ PUBLIC = {
     "mlm.tokenizer": {"build_tokenizer": "one token for each word of a grammar"},
     "probing.probes": {"PROBES": "probes by name", "Probe": "the role that a probe plays"},
     "probing.representations": {"extract": "hidden states of every word and layer"},
-    "probing.attention_heads": {"attended_distances": "how far every attention head looks"},
+    "probing.attention_heads": {"head_statistics": "how far every attention head looks, and how evenly"},
     "probing.targets": {"relative_depths": "the labels of a tree probe", "decode": "the tree of such labels"},
     "metrics.schema": {"Metric": "one number with its dimensions"},
 }

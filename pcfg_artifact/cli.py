@@ -32,6 +32,7 @@ TOOLS = {
     "intervene": "tell a model that words belong together, and compare it with exact inference",
     "states": "F1 of the latent-variable PCFG against its number of states",
     "compare": "say what differs between two runs, largest first",
+    "scale": "put the base models of several runs side by side, by size",
     "export": "write the sampled corpora of a run as a datasets.DatasetDict",
     "record": "run a profile with one more seed and record what it gives",
     "doctor": "check this machine, and say how to fix what is missing",

@@ -78,13 +78,17 @@ def loss_curves(numbers: Numbers) -> Drawing | None:
             if (part, model) in curves:
                 axis.plot(*curve(curves[part, model], "step"), color=colour(SERIES[index % len(SERIES)]), label=model)
         axis.set(title=part, xlabel="step", ylabel="loss (nats per masked word)" if part == "training" else "")
-    for optimum in found(numbers, table="loss_curve", model="exact", group="validation", metric="loss"):
-        axes[1].axhline(optimum.value, color=colour("ink"), linestyle="--", linewidth=1.2, label="exact optimum")
+    for floor in (metric for metric in losses if metric.step is None):
+        is_exact = floor.model == "exact"
+        label = "exact optimum" if is_exact else f"best of a {floor.model.replace('_', ' of ')}"
+        axes[1].axhline(floor.value, color=colour("ink" if is_exact else "muted"), linestyle="--" if is_exact else ":",
+                        linewidth=1.2, label=label)
     axes[1].legend()
     return finish(figure, "loss_curves", "Loss curves, with the exact optimum as floor",
                   "Masked-word loss while pre-training, under the profile's own masks. The dashed line is what the "
                   "Inside-Outside algorithm reaches under these masks on the sentences of the table of models beside "
-                  "the optimum, which compares word by word: there no model can be better.")
+                  "the optimum, which compares word by word: there no model can be better. Dotted: the best prediction "
+                  "from so many words on each side alone.")
 
 
 @styled

@@ -23,13 +23,15 @@ DIMENSIONS = {
     "table": "what was measured: parsing, marginals, perplexity, attention, ...; TABLES of views.py lists all",
     "grammar": "which grammar of the run: vm (labels name their parents) or novm (they do not), given (of --grammar); "
                "blank: the one that text is sampled from",
-    "model": "who computed it: a trained model (A4L3, C4L3, A4L3-random), a parser (IO, right), a construction "
-             "(theorem_3.2), an approximation (few, low_rank), or exact inference (exact, exact so far)",
+    "model": "who computed it: a model (A4L3, C4L3), a control of it (A4L3-random, A4L3-shuffled, A4L3-bigram), a "
+             "parser (IO, right), a construction (theorem_3.2), an approximation (few, low_rank), exact inference "
+             "(exact, exact so far), or the best predictor of a window of words (window_2)",
     "layer": "of the model: 0 holds the embeddings",
     "probe": "what reads the states: linear, 2-layer; in interventions, what the states are moved by",
     "setting": "what a probe is fitted on and tested on: sampled, treebank, ood (fitted on sampled, tested on treebank "
                "text); in `incremental`, tree, posterior or belief",
-    "input": "what is shown: to a probe, EOS or ADJ beside the word; to a masked model, the kind of masks",
+    "input": "what is shown: to a probe, EOS beside the word, or its window (ADJ, ADJ 2, ADJ 3: so many words on each "
+             "side); to a masked model, the kind of masks",
     "convention": "which spans F1 counts: PB, KIM, PBw, KIMw, PN (parsing/scoring.py)",
     "width": "of the spans in question, in words",
     "size": "of an approximation: the in-terminals it keeps, its rank, or its latent states",

@@ -8,6 +8,7 @@ sentences is what their structure adds.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix, identity, vstack
@@ -15,7 +16,6 @@ from scipy.sparse.linalg import splu
 
 from pcfg_artifact.grammar.expectation import expected_counts
 from pcfg_artifact.grammar.pcfg import PCFG
-from pcfg_artifact.grammar.sampling import id_dtype
 from pcfg_artifact.system.ragged import Ragged
 
 
@@ -73,7 +73,11 @@ class BigramModel:
         return cls(Choices.of(occurring), Choices.of(csr_matrix(neighbouring_preterminals(grammar))),
                    Choices.of(emitted))
 
-    def draw(self, n: int, n_words: int, rng: np.random.Generator) -> Ragged:
+    def in_place_of(self, sentences: Ragged, rng: np.random.Generator) -> Ragged:
+        """As many sentences."""
+        return self.draw(sentences.n_rows, sentences.values.dtype, rng)
+
+    def draw(self, n: int, dtype: Any, rng: np.random.Generator) -> Ragged:
         """n sentences."""
         n_preterminals = len(self.word.first) - 1
         words, owners = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
@@ -86,7 +90,7 @@ class BigramModel:
             owner, tag = owner[tag < n_preterminals], tag[tag < n_preterminals]
         by_sentence = np.argsort(np.concatenate(owners), kind="stable")
         lengths = np.bincount(np.concatenate(owners), minlength=n)
-        return Ragged(np.concatenate(words)[by_sentence].astype(id_dtype(n_words)),
+        return Ragged(np.concatenate(words)[by_sentence].astype(dtype),
                       np.concatenate([[0], np.cumsum(lengths)]))
 
 

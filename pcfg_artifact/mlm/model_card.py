@@ -25,7 +25,8 @@ KINDS = {MASKED: Kind("masked", "RoBERTa", "fill-mask", "AutoModelForMaskedLM", 
          CAUSAL: Kind("causal", "GPT-2", "text-generation", "AutoModelForCausalLM",
                       ("mask_rate", "corruption", "layer_norm"))}
 HOW_SHARED_OUT = ("models", "causal_models", "batch_tokens", "processes", "save_every", "n_kept", "validate_every",
-                  "n_curve", "n_exact", "exact_max_length")  # settings that are no part of the recipe
+                  "n_curve", "n_exact", "exact_max_length", "control_texts", "windows",
+                  "layer_use")  # settings that are no part of the recipe
 PERPLEXITIES = ("perplexity", "exact_perplexity", "unigram_perplexity")
 
 TEXT = """---
@@ -34,14 +35,14 @@ pipeline_tag: {kind.pipeline}
 tags: [pcfg, synthetic]
 ---
 
-# {name}: a {kind.what} language model of sentences drawn from a PCFG
+# {name}: a {kind.what} language model of sentences{text} drawn from a PCFG
 
 {kind.architecture}'s architecture, {state}; one token for each word of the grammar.
 
 ## Data
 
-{n_sentences:,} sentences drawn from a PCFG of {n_interminals:,} in-terminals, {n_preterminals:,} pre-terminals and
-{n_words:,} words, learned from a treebank (the run's folder `grammar`), whose licence applies to the words.
+{n_sentences:,} sentences{text} drawn from a PCFG of {n_interminals:,} in-terminals, {n_preterminals:,} pre-terminals
+and {n_words:,} words, learned from a treebank (the run's folder `grammar`), whose licence applies to the words.
 
 ## Recipe
 
@@ -68,22 +69,24 @@ MEASURED = """The grammar's own exact prediction is the best possible. Perplexit
 | {first} | model | exact | unigram | KL |
 |---|---|---|---|---|
 {rows}"""
+OF_TEXT = {"": "", "shuffled": ", the words of each in random order,", "bigram": " with the word bigrams of those"}
 NOT_MEASURED = "Not measured: the model on its way, kept for comparison with the trained one."
 
 
 def model_card(name: str, grammar: PCFG, n_sentences: int, settings: Mapping[str, Any], distance: str | None = None,
                step: int = 0) -> str:
     """The text of README.md: of the trained model, or where no distance is given of the model after `step` steps."""
-    kind, steps = KINDS[parse_shape(name).mark], settings["steps"]
+    shape, steps = parse_shape(name), settings["steps"]
+    kind = KINDS[shape.mark]
     if distance:
         state = f"trained for {steps:,} steps"
     else:
         state = f"after {step:,} of {steps:,} steps of training" if step else "as it was before its first step"
     recipe = "\n".join(f"| {key.replace('_', ' ')} | {value} |" for key, value in settings.items()
                        if key not in (*HOW_SHARED_OUT, *kind.unused))
-    return TEXT.format(name=name, kind=kind, state=state, n_sentences=n_sentences, n_interminals=grammar.n_interminals,
-                       n_preterminals=grammar.n_preterminals, n_words=grammar.n_words, recipe=recipe,
-                       distance=distance or NOT_MEASURED)
+    return TEXT.format(name=name, kind=kind, text=OF_TEXT[shape.control], state=state, n_sentences=n_sentences,
+                       n_interminals=grammar.n_interminals, n_preterminals=grammar.n_preterminals,
+                       n_words=grammar.n_words, recipe=recipe, distance=distance or NOT_MEASURED)
 
 
 def masked_distance(name: str, n: int, metrics: Sequence[Metric], masks: Sequence[str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -25,28 +25,47 @@ def attended_distance(attention: torch.Tensor, lengths: torch.Tensor) -> torch.T
     return (looked * is_piece[:, None, :]).sum(dim=-1) / lengths[:, None]
 
 
+def attention_entropy(attention: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    """(B, H) mean entropy of the rows of each sentence and head, in nats; arguments as of attended_distance."""
+    is_piece = torch.arange(attention.shape[-1], device=attention.device) < lengths[:, None]
+    entropy = torch.special.entr(attention).sum(dim=-1)  # (B, H, M)
+    return (entropy * is_piece[:, None, :]).sum(dim=-1) / lengths[:, None]
+
+
+class HeadStatistics(NamedTuple):
+    """Of every head, the mean over sentences; off_by: the largest distance of an attention row's sum from 1."""
+
+    distance: torch.Tensor  # (n_layers, n_heads)
+    entropy: torch.Tensor  # (n_layers, n_heads)
+    uniform_distance: float  # of a head that looks everywhere alike: (T - 1/T) / 3 in a sentence of T pieces
+    off_by: float
+
+
 @torch.inference_mode()
-def attended_distances(model: Any, tokenizer: Any, sentences: Sequence[Sequence[str]], *, max_tokens: int = 4096,
-                       device: str = "cpu", progress: ProgressBar = no_progress) -> tuple[torch.Tensor, float]:
-    """(n_layers, n_heads) mean over sentences, and the largest distance of an attention row's sum from 1.
+def head_statistics(model: Any, tokenizer: Any, sentences: Sequence[Sequence[str]], *, max_tokens: int = 4096,
+                    device: str = "cpu", progress: ProgressBar = no_progress) -> HeadStatistics:
+    """How far the heads of every layer look, and how evenly.
 
     The model must have been loaded with attn_implementation="eager": the fused kernels give no attention back.
     """
     model = model.to(device).eval()
     total: torch.Tensor | None = None
-    off_by = 0.0
+    uniform = off_by = 0.0
     for batch in progress(padded_batches(tokenizer, sentences, "first", max_tokens)):
         inputs = {k: v.to(device) for k, v in batch.inputs.items()}
         lengths = inputs["attention_mask"].sum(dim=1)
         attentions = model(**inputs, output_attentions=True).attentions
-        distances = torch.stack([attended_distance(a.double(), lengths).sum(dim=0) for a in attentions])
-        total = distances if total is None else total + distances
+        found = torch.stack([torch.stack([measure(a.double(), lengths).sum(dim=0) for a in attentions])
+                             for measure in (attended_distance, attention_entropy)])
+        total = found if total is None else total + found
+        uniform += float((lengths - 1 / lengths).sum() / 3)
         is_piece = inputs["attention_mask"].bool()[:, None, :]
         for a in attentions:
             off_by = max(off_by, float(((a.sum(dim=-1) - 1).abs() * is_piece).max()))
     if total is None:
         raise StageError("there is no sentence to measure attention on; raise attention.max_length")
-    return total.cpu() / len(sentences), off_by
+    distance, entropy = total.cpu() / len(sentences)
+    return HeadStatistics(distance, entropy, uniform / len(sentences), off_by)
 
 
 @torch.inference_mode()

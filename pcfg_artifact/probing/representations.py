@@ -6,7 +6,7 @@ A sentence of L words owns L + 2 consecutive rows: BOS, its words, EOS.  A probe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -44,16 +44,27 @@ def eos_rows(lengths: Lengths) -> np.ndarray:
     return np.stack([words, offsets_of(lengths)[sentence + 1] - 1], axis=1)
 
 
-def adjacent_rows(lengths: Lengths) -> np.ndarray:
-    """(n, 3) rows [e_{i-1}; e_i; e_{i+1}] of every word but the last; the first word's left neighbour is BOS."""
-    words, _ = _word_rows(lengths, 1)
-    return np.stack([words - 1, words, words + 1], axis=1)
-
-
 def span_rows(lengths: Lengths, width: int) -> np.ndarray:
     """(n, 2) rows [e_i; e_{i+width-1}] of every span of this width, by sentence and start."""
-    words, _ = _word_rows(lengths, width - 1)
-    return np.stack([words, words + width - 1], axis=1)
+    return rows_around(lengths, width - 1, (0, width - 1))
+
+
+def window_rows(lengths: Lengths, window: int) -> np.ndarray:
+    """(n, 2 window + 1) rows of every word but the last and those around it; BOS and EOS stand for what lies beyond."""
+    return rows_around(lengths, 1, range(-window, window + 1))
+
+
+def span_window_rows(lengths: Lengths, width: int, window: int) -> np.ndarray:
+    """The same around the first and the last word of every span of this width, each row once."""
+    offsets = {end + offset for end in (0, width - 1) for offset in range(-window, window + 1)}
+    return rows_around(lengths, width - 1, sorted(offsets))
+
+
+def rows_around(lengths: Lengths, n_dropped: int, offsets: Iterable[int]) -> np.ndarray:
+    """(n, k) rows at these offsets from every word but the last `n_dropped` of its sentence, and never beyond it."""
+    words, sentence = _word_rows(lengths, n_dropped)
+    begins = offsets_of(lengths)
+    return np.stack([np.clip(words + offset, begins[sentence], begins[sentence + 1] - 1) for offset in offsets], axis=1)
 
 
 # ---- extraction ------------------------------------------------------------------------------------------------------

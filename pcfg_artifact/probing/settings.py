@@ -42,7 +42,7 @@ def settings_of(texts: Container[str]) -> tuple[Setting, ...]:
 
 
 # What a probe of trees reads beside a word: the state of EOS, or those of the words next to it.
-EOS, ADJACENT = "EOS", "ADJ"
+EOS, ADJACENT = "EOS", "ADJ"  # wider windows than of one word on each side: "ADJ 2", "ADJ 3"
 NARY = "n-ary"  # labels of the treebank's own tree instead of the binarised one
 # The paper shows one probe where both would be too much: its linear one for trees, its 2-layer one for marginals.
 TREE_PROBE, MARGINAL_PROBE = "linear", "2-layer"

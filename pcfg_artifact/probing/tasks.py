@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,11 +20,12 @@ from pcfg_artifact.probing.probe_scores import (
     score_nary_trees,
 )
 from pcfg_artifact.probing.probes import Probe
-from pcfg_artifact.probing.representations import adjacent_rows, eos_rows, span_rows
+from pcfg_artifact.probing.representations import eos_rows, span_rows, span_window_rows, window_rows
 from pcfg_artifact.probing.settings import ADJACENT, EOS, NARY
 
+Rows = Callable[[np.ndarray], np.ndarray]
 # What a tree probe reads: the rows of a layer that stand for each word.  Names are those of the column `input`.
-ROWS = {EOS: eos_rows, ADJACENT: adjacent_rows}
+ROWS: dict[str, Rows] = {EOS: eos_rows, ADJACENT: partial(window_rows, window=1)}
 CONTROL = {"table": "control", "group": "control"}
 
 
@@ -36,7 +38,7 @@ class Task:
 
     name: str
     dimensions: Mapping[str, Any]
-    rows: Callable[[np.ndarray], np.ndarray]
+    rows: Rows
     targets: Callable[[Corpus], np.ndarray]
     score: Callable[[Corpus, np.ndarray, np.ndarray], list[Metric]]
 
@@ -71,6 +73,17 @@ def span_task(width: int) -> Task:
     """The normalised marginal of the spans of one width, from their first and last word."""
     return Task(f"width {width}", {"width": width}, lambda lengths: span_rows(lengths, width),
                 lambda corpus: corpus.span_targets(width), score_correlation)
+
+
+def window_tasks(window: int, widths: Iterable[int]) -> list[Task]:
+    """The tree and the marginals of these widths from the words within `window` of a word, or of a span's two ends."""
+    name = ADJACENT if window == 1 else f"{ADJACENT} {window}"
+    tree = Task(name, {"input": name}, partial(window_rows, window=window), lambda corpus: corpus.binary_depths,
+                score_binary_trees)
+    spans = [replace(task, name=f"{task.name} {name}", dimensions={**task.dimensions, "input": name},
+                     rows=partial(span_window_rows, width=width, window=window))
+             for width in widths for task in [span_task(width)]]
+    return [tree, *spans]
 
 
 def control_tree_task(seed: int) -> Task:

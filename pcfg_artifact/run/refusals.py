@@ -67,7 +67,7 @@ def scratch_bytes(profile: Profile, stage: str) -> int:
     """
     probe, reading, pretrain = profile.probe, profile.incremental, profile.pretrain
     n_sentences, precision, models = {
-        "probe": (2 * (probe.n_train + probe.n_test), probe.precision, pretrain.models),
+        "probe": (2 * (probe.n_train + probe.n_test), probe.precision, pretrain.masked_models),
         "control": (probe.n_train + probe.n_test, probe.precision, pretrain.models),
         "incremental": (reading.n_train + reading.n_test, "float32", pretrain.causal_models),
     }.get(stage, (0, "float32", ()))

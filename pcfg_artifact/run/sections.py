@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
+from pcfg_artifact.metrics.models import CONTROL_TEXTS, roles_of, trained_on
+
 Count = Annotated[int, Field(gt=0, strict=True)]
 CountOrZero = Annotated[int, Field(ge=0, strict=True)]
 Positive = Annotated[float, Field(gt=0, strict=True, allow_inf_nan=False)]
@@ -25,6 +27,7 @@ def _without_repeats(names: tuple[str, ...]) -> tuple[str, ...]:
 
 NamesOrNone = Annotated[tuple[str, ...], AfterValidator(_without_repeats)]
 Names = Annotated[NamesOrNone, Field(min_length=1)]
+ControlTexts = Annotated[tuple[Literal[CONTROL_TEXTS], ...], AfterValidator(_without_repeats)]  # type: ignore[valid-type]
 
 READ_TOKENS = 2_048  # where `batch_tokens: auto` has no GPU to ask; what a CPU's caches like
 CLOSED = ConfigDict(extra="forbid")  # of every section
@@ -157,11 +160,25 @@ class PretrainConfig:
     exact_max_length: Count  # words; the exact optimum costs their cube
     mask_any_token: Flag = False  # a fixed share of a row's tokens is hidden, </s> included, instead of words by chance
     decay_all: Flag = False  # biases and layer norms decay too
+    # Controls of what the models learn, off where a profile does not ask for them.
+    control_texts: ControlTexts = ()  # the base model is trained on these too (mlm/control_texts.py)
+    windows: tuple[Count, ...] = ()  # words on each side of a masked one that the best predictors of a window see
+    layer_use: Flag = False  # what every model loses where a layer looks everywhere alike, or is left out
+
+    @property
+    def control_models(self) -> dict[str, str]:
+        """The base model trained on each control text -> the text."""
+        base = roles_of(self.models).base
+        return {} if base is None else {trained_on(base, text): text for text in self.control_texts}
+
+    @property
+    def masked_models(self) -> tuple[str, ...]:
+        return (*self.models, *self.control_models)
 
     @property
     def all_models(self) -> tuple[str, ...]:
-        """Every model that is trained, in the order of training: the causal ones, which are not the paper's, last."""
-        return (*self.models, *self.causal_models)
+        """Every model that is trained, in the order of training: those that are not the paper's last."""
+        return (*self.models, *self.causal_models, *self.control_models)
 
     @property
     def read_tokens(self) -> int:
@@ -195,6 +212,7 @@ class ProbeConfig:
     batch_tokens: Count  # padded tokens a model reads at a time: memory, not results
     n_scatter: Count  # spans drawn in the scatter plots
     widest: Annotated[int, Field(ge=2, le=20, strict=True)]  # words: F1 by span width goes up to here
+    windows: tuple[Count, ...] = ()  # words on each side of a word, or of a span's ends, that probes read at layer 0
 
 
 @dataclass(frozen=True, config=CLOSED)
@@ -212,6 +230,7 @@ class AttentionConfig:
     n_sentences: Count
     max_length: Count
     batch_tokens: Count
+    by_layer: Flag = False  # beside the distance of every head: entropy, and distance over that of uniform attention
 
 
 @dataclass(frozen=True, config=CLOSED)

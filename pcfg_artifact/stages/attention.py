@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from itertools import islice
 
@@ -11,7 +12,7 @@ from pcfg_artifact.errors import StageError
 from pcfg_artifact.metrics.models import roles_of
 from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.mlm.encoders import load_encoder
-from pcfg_artifact.probing.attention_heads import attended_distances, attention_maps
+from pcfg_artifact.probing.attention_heads import HeadStatistics, attention_maps, head_statistics
 from pcfg_artifact.probing.settings import SAMPLED, TREEBANK, Text
 from pcfg_artifact.run.example_sentence import example_trees
 from pcfg_artifact.run.inputs import Inputs
@@ -31,19 +32,30 @@ def run(cfg: AttentionConfig, inputs: Inputs, out: StageDir, machine: Machine) -
     for name, folder in model_folders(inputs["pretrain"]).items():
         model, tokenizer = load_encoder(folder, attention="eager")  # fused kernels keep no attention
         for setting, words in sentences.items():
-            distances, off_by = attended_distances(model, tokenizer, words, max_tokens=cfg.batch_tokens,
-                                                   device=machine.device,
-                                                   progress=partial(progress, desc=f"attention of {name}"))
-            if not off_by <= ROW_SUM_TOLERANCE:
-                raise StageError(f"attention rows of {name} sum to 1 only within {off_by:g}, expected "
+            found = head_statistics(model, tokenizer, words, max_tokens=cfg.batch_tokens, device=machine.device,
+                                    progress=partial(progress, desc=f"attention of {name}"))
+            if not found.off_by <= ROW_SUM_TOLERANCE:
+                raise StageError(f"attention rows of {name} sum to 1 only within {found.off_by:g}, expected "
                                  f"{ROW_SUM_TOLERANCE:g}; its attention is not a softmax over all tokens")
-            out.facts[f"{name} {setting} row sum error"] = off_by
-            metrics += [Metric(table="attention", model=name, layer=layer, setting=setting, index=head,
-                               metric="attended_distance", seed=cfg.seed, value=value, n=len(words), unit="tokens")
-                        for layer, heads in enumerate(distances, start=1)
-                        for head, value in enumerate(sorted(heads.tolist()), start=1)]
+            out.facts[f"{name} {setting} row sum error"] = found.off_by
+            metrics += [metric.at(model=name, setting=setting, seed=cfg.seed)
+                        for metric in attention_metrics(found, len(words), cfg.by_layer)]
     write_explored(inputs, out, machine)
     out.write_metrics(metrics)
+
+
+def attention_metrics(found: HeadStatistics, n: int, by_layer: bool) -> Iterator[Metric]:
+    """The distance of every head, from near to far; by layer its heads' entropy, and their distance over that of heads
+    that look everywhere alike."""
+    for layer, heads in enumerate(found.distance, start=1):
+        for head, value in enumerate(sorted(heads.tolist()), start=1):
+            yield Metric(table="attention", layer=layer, index=head, metric="attended_distance", value=value, n=n,
+                         unit="tokens")
+        if by_layer:
+            yield Metric(table="attention", layer=layer, metric="entropy", value=float(found.entropy[layer - 1].mean()),
+                         n=n, unit="nats")
+            yield Metric(table="attention", layer=layer, metric="distance_ratio", n=n, unit="ratio",
+                         value=float(heads.mean()) / found.uniform_distance)
 
 
 def write_explored(inputs: Inputs, out: StageDir, machine: Machine) -> None:

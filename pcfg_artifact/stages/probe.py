@@ -15,7 +15,7 @@ from pcfg_artifact.probing.corpus import Corpus
 from pcfg_artifact.probing.probe_scores import parser_metrics, probed_trees, scatter_plot, share_near_zero
 from pcfg_artifact.probing.probes import shown_probe
 from pcfg_artifact.probing.settings import EOS, MARGINAL_PROBE, TREE_PROBE, settings_of
-from pcfg_artifact.probing.tasks import ROWS, Task, nary_tree_task, run_task, span_task, tree_task
+from pcfg_artifact.probing.tasks import ROWS, Task, nary_tree_task, run_task, span_task, tree_task, window_tasks
 from pcfg_artifact.run.corpora import read_corpora, unscored_corpus
 from pcfg_artifact.run.example_sentence import example_trees
 from pcfg_artifact.run.inputs import Inputs
@@ -54,7 +54,8 @@ def run(cfg: ProbeConfig, inputs: Inputs, out: StageDir, machine: Machine) -> No
     if cfg.random_weights:
         encoders[untrained(base)] = untrained_folder(inputs["pretrain"], base)
     context.last.update({name: load_config(folder).num_hidden_layers for name, folder in encoders.items()})
-    fit_all(context, encoders, fits_of, run_fit, 3, progress=progress, what="probing")
+    n_rows = max([3, *(4 * window + 2 for window in cfg.windows)])
+    fit_all(context, encoders, fits_of, run_fit, n_rows, progress=progress, what="probing")
 
     scores: list[Metric] = []
     written: dict[Fit, Any] = {}
@@ -130,7 +131,7 @@ def run_fit(context: Context, fit: Fit) -> Fit:
     shown: dict[str, Any] = {}
     if has_example:
         shown["example"] = probed_trees(context.corpora[EXAMPLE], result.predicted[EXAMPLE])
-    if is_drawn and "width" in task.dimensions:
+    if is_drawn and set(task.dimensions) == {"width"}:
         shown["scatter"] = scatter_plot(result.targets[settings[-1].name], result.predicted[settings[-1].name],
                                         context.cfg.n_scatter, context.cfg.seed)
     write_result(context, fit, result, time.process_time() - started, **shown)
@@ -139,7 +140,7 @@ def run_fit(context: Context, fit: Fit) -> Fit:
 
 def tasks_of(context: Context, unit: Unit) -> dict[str, Task]:
     """EOS for every layer; marginals at the first and last layer, or at all; the other inputs and n-ary labels where
-    asked for."""
+    asked for, and windows of the base model's word vectors."""
     cfg, is_base = context.cfg, unit.model == context.base
     tasks = [tree_task(EOS)]
     if cfg.adjacent == "all" or (cfg.adjacent == "base" and is_base):
@@ -148,4 +149,6 @@ def tasks_of(context: Context, unit: Unit) -> dict[str, Task]:
         tasks.append(nary_tree_task(EOS))
     if context.has_marginals(unit):
         tasks += [span_task(width) for width in cfg.widths]
+    if is_base and unit.layer == 0:
+        tasks += [task for window in cfg.windows for task in window_tasks(window, cfg.widths)]
     return {task.name: task for task in tasks}

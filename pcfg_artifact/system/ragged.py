@@ -32,5 +32,10 @@ class Ragged(NamedTuple):
     def row(self, s: int) -> np.ndarray:
         return self.values[self.offsets[s]:self.offsets[s + 1]]
 
+    def block(self, first: int, n: int) -> Ragged:
+        """The rows first .. first + n - 1, or those of them that there are."""
+        offsets = self.offsets[first:first + n + 1]
+        return Ragged(self.values[offsets[0]:offsets[-1]], offsets - offsets[0])
+
     def rows(self) -> Iterator[np.ndarray]:
         return (self.row(s) for s in range(self.n_rows))

@@ -18,7 +18,7 @@ from pcfg_artifact.mlm.encoders import load_causal_lm, load_encoder, load_masked
 from pcfg_artifact.mlm.evaluation import predictions
 from pcfg_artifact.mlm.exact_comparison import Gap, MaskedSentence
 from pcfg_artifact.mlm.next_word_comparison import next_word_predictions, with_end
-from pcfg_artifact.probing.attention_heads import attended_distances
+from pcfg_artifact.probing.attention_heads import head_statistics
 from pcfg_artifact.probing.corpus import Corpus, Layer
 from pcfg_artifact.probing.probes import Probe
 from pcfg_artifact.probing.representations import extract
@@ -119,11 +119,11 @@ def measure_checkpoint(context: CheckpointContext, job: Checkpoint) -> tuple[Che
         scores = run_task(task, context.probe, train, {context.setting: test}, (context.seed,), device=device).scores
         found += [score.at(n=len(followed.test)) for score in scores
                   if (score.convention, score.metric) == (convention, metric)]
-    distances, _ = attended_distances(encoder, tokenizer, followed.test.sentences[:context.n_attention],
-                                      max_tokens=BATCH_TOKENS, device=device)
+    heads = head_statistics(encoder, tokenizer, followed.test.sentences[:context.n_attention],
+                            max_tokens=BATCH_TOKENS, device=device)
     found += [Metric(table="attention", layer=layer, setting=context.setting, metric="attended_distance", value=mean,
                      n=context.n_attention, unit="tokens")
-              for layer, mean in enumerate(distances.mean(dim=1).tolist(), start=1)]
+              for layer, mean in enumerate(heads.distance.mean(dim=1).tolist(), start=1)]
     if followed.interventions is not None:
         outcome = followed.interventions.outcome(job.folder, middle_layer(encoder.config.num_hidden_layers))
         for way in (LINEAR, RANDOM):

@@ -36,7 +36,8 @@ from pcfg_artifact.workers.training_log import ProgressReader, board_of
 
 CARD = "README.md"  # in a model's folder, when the stage knows how good the model is
 # Settings that leave a trained model what it is: how it is judged, and how its work is shared out.
-NOT_OF_A_MODEL = ("models", "causal_models", "n_exact", "exact_max_length", "batch_tokens", "processes", "save_every")
+NOT_OF_A_MODEL = ("models", "causal_models", "n_exact", "exact_max_length", "batch_tokens", "processes", "save_every",
+                  "control_texts", "windows", "layer_use")
 
 FOLDERS = ("models", "untrained", "kept", "scratch")  # of the stage, with a folder for each model
 
@@ -71,19 +72,28 @@ class TrainingJob:
 
 
 def write_jobs(cfg: PretrainConfig, words: tuple[str, ...], shards: Mapping[str, Path], out: StageDir,
-               machine: Machine) -> None:
-    """One job file per model.  Models and checkpoints of other jobs are removed."""
+               machine: Machine, control_shards: Mapping[str, Mapping[str, Path]] = {}) -> None:
+    """One job file per model.  Models and checkpoints of other jobs are removed.
+
+    shards: of sampled sentences by split; control_shards: by control text.  Nobody follows a control model on its way.
+    """
     # What `auto` chooses here decides the weights, so it is part of the fingerprint, and the same on every machine.
     cfg = replace(cfg, precision=precision_of(cfg.precision, machine.device))  # type: ignore[arg-type]
     board_of(machine.log, out.path("scratch/tensorboard"))  # refused now, and not by a worker
-    data = [storage.sha256(Path(f"{shard}.{part}.npy")) for shard in shards.values() for part in Ragged._fields]
+    shards_of = {name: control_shards[text] for name, text in cfg.control_models.items()}
+    read = {name: shards_of.get(name, shards) for name in cfg.all_models}
+    data = {shard: [storage.sha256(Path(f"{shard}.{part}.npy")) for part in Ragged._fields]
+            for found in read.values() for shard in found.values()}
     settings = {key: value for key, value in asdict(cfg).items() if key not in NOT_OF_A_MODEL}
     code = freshness.weights_code()
-    made_from = {name: storage.fingerprint([name, settings, words, data, code]) for name in cfg.all_models}
+    made_from = {name: storage.fingerprint([name, settings, words, [digest for shard in found.values()
+                                                                    for digest in data[shard]], code])
+                 for name, found in read.items()}
     _remove_other_models(made_from, out)
-    for name in cfg.all_models:
-        TrainingJob(name, made_from[name], cfg, words, machine.device, shards["pretraining"].resolve(),
-                    shards["validation"].resolve(), out.path(f"models/{name}").resolve(),
+    for name, found in read.items():
+        of_model = replace(cfg, n_kept=0) if name in cfg.control_models else cfg
+        TrainingJob(name, made_from[name], of_model, words, machine.device, found["pretraining"].resolve(),
+                    found["validation"].resolve(), out.path(f"models/{name}").resolve(),
                     out.path(f"untrained/{name}").resolve(), out.path(f"kept/{name}").resolve(),
                     machine.log).write(out.path(f"scratch/{name}/job.json"))
     storage.write_json(out.path(f"scratch/{ORDER}"), cfg.all_models)  # last: followers wait for it

@@ -22,7 +22,7 @@ from pcfg_artifact.parsing.engine import inside_outside
 from pcfg_artifact.parsing.masks import Masking
 from pcfg_artifact.parsing.options import EngineOptions
 from pcfg_artifact.parsing.torch_engine import TorchEngine
-from pcfg_artifact.probing.attention_heads import attended_distances
+from pcfg_artifact.probing.attention_heads import head_statistics
 from pcfg_artifact.probing.linear_probe import LinearProbe
 from pcfg_artifact.probing.probes import build_probes
 from pcfg_artifact.probing.representations import extract
@@ -103,7 +103,7 @@ def test_hidden_states_and_attention(model, gpus):
 
     for found, expected in zip(states(CUDA), states("cpu"), strict=True):
         assert np.array_equal(found, expected)
-    found, expected = (attended_distances(model, tokenizer, SENTENCES, max_tokens=10, device=d) for d in (CUDA, "cpu"))
+    found, expected = (head_statistics(model, tokenizer, SENTENCES, max_tokens=10, device=d) for d in (CUDA, "cpu"))
     assert torch.equal(found[0], expected[0])
     model.to("cpu")
 

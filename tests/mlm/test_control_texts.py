@@ -60,7 +60,7 @@ def test_bigram_text_has_the_pairs_of_sampled_text_where_the_grammar_is_recursiv
         lexical=[("N", "dog", 0.6), ("N", "cat", 0.4), ("V", "saw", 1.0), ("the", "the", 1.0), ("of", "of", 1.0),
                  ("and", "and", 1.0)])
     n, v = 40_000, grammar.n_words
-    drawn = BigramModel.of(grammar).draw(n, v, stream(0, "test"))
+    drawn = BigramModel.of(grammar).draw(n, np.uint16, stream(0, "test"))
     assert drawn.n_rows == n
     assert drawn.lengths.min() >= 1
     assert drawn.lengths.mean() == pytest.approx(expected_length(grammar), rel=0.03)

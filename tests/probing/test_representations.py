@@ -7,15 +7,16 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast, RobertaConfig, RobertaForMaskedLM
 
 from pcfg_artifact.errors import UsageError
-from pcfg_artifact.probing.attention_heads import attended_distances
+from pcfg_artifact.probing.attention_heads import head_statistics
 from pcfg_artifact.probing.representations import (
-    adjacent_rows,
     eos_rows,
     extract,
     fitting_sentences,
     length_buckets,
     offsets_of,
     span_rows,
+    span_window_rows,
+    window_rows,
 )
 from pcfg_artifact.probing.tasks import ROWS
 
@@ -105,7 +106,11 @@ def test_length_buckets_cover_every_sentence_once_within_the_budget():
 def test_rows_choose_the_words_that_the_paper_names():
     # Two sentences of 3 and 1 words: rows BOS a b c EOS BOS d EOS.
     assert eos_rows([3, 1]).tolist() == [[1, 4], [2, 4]]
-    assert adjacent_rows([3, 1]).tolist() == [[0, 1, 2], [1, 2, 3]]
+    assert window_rows([3, 1], 1).tolist() == [[0, 1, 2], [1, 2, 3]]  # the paper's ADJ
+    assert window_rows([3, 2], 2).tolist() == [[0, 0, 1, 2, 3], [0, 1, 2, 3, 4], [5, 5, 6, 7, 8]]  # and never beyond
+    assert span_window_rows([3, 1], 2, 1).tolist() == [[0, 1, 2, 3], [1, 2, 3, 4]]  # each row once
+    assert span_window_rows([4], 4, 1).tolist() == [[0, 1, 2, 3, 4, 5]]
+    assert span_window_rows([9], 9, 1).tolist() == [[0, 1, 2, 8, 9, 10]]
     assert span_rows([3, 1], 2).tolist() == [[1, 2], [2, 3]]
     assert span_rows([3, 1], 3).tolist() == [[1, 3]]
     assert span_rows([3, 4], 4).tolist() == [[6, 9]]
@@ -120,14 +125,18 @@ def test_every_input_reads_its_own_sentence_at_every_word_but_the_last(name):
     assert ((offsets[sentence, None] <= rows) & (rows < offsets[sentence + 1, None])).all()
 
 
-def test_attended_distances_equal_the_mean_over_sentences_run_alone(model, tokenizer):
-    distances, off_by = attended_distances(model, tokenizer, SENTENCES, max_tokens=20)
-    expected = np.zeros((3, 4))
+def test_statistics_of_heads_equal_the_mean_over_sentences_run_alone(model, tokenizer):
+    found = head_statistics(model, tokenizer, SENTENCES, max_tokens=20)
+    expected, entropy, uniform = np.zeros((3, 4)), np.zeros((3, 4)), 0.0
     for words in SENTENCES:
         _, output = run_alone(model, tokenizer, words, output_attentions=True)
         for layer, attention in enumerate(output.attentions):
             for head, matrix in enumerate(attention[0].numpy()):
                 n = len(matrix)
                 expected[layer, head] += sum(abs(i - j) * matrix[i, j] for i in range(n) for j in range(n)) / n
-    assert distances.numpy() == pytest.approx(expected / len(SENTENCES), abs=1e-5)
-    assert off_by < 1e-5
+                entropy[layer, head] -= (matrix * np.log(matrix)).sum() / n
+        uniform += sum(abs(i - j) / n for i in range(n) for j in range(n)) / n
+    assert found.distance.numpy() == pytest.approx(expected / len(SENTENCES), abs=1e-5)
+    assert found.entropy.numpy() == pytest.approx(entropy / len(SENTENCES), abs=1e-5)
+    assert found.uniform_distance == pytest.approx(uniform / len(SENTENCES))
+    assert found.off_by < 1e-5

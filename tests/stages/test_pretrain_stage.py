@@ -233,6 +233,57 @@ def test_a_model_of_another_vocabulary_is_refused(finished, run_folder, tmp_path
         pretrain.against_optimum(small_config(), renamed, inputs_of(run_folder), finished, MACHINE)
 
 
+@pytest.fixture(scope="module")
+def controlled(run_folder) -> StageDir:
+    out = StageDir(run_folder / "controlled")
+    config = small_config(models=("A1L2",), control_texts=("shuffled", "bigram"), windows=(1, 2), layer_use=True,
+                          n_exact=60, dropout=0.0, steps=250, schedule_steps=250)
+    pretrain.run(config, inputs_of(run_folder), out, MACHINE)
+    return out
+
+
+def test_control_models_are_worse_than_the_model_of_the_grammars_own_sentences(controlled):
+    numbers = Numbers(controlled.metrics())
+    losses = [numbers.select({"table": "masked_words", "model": model, "input": "mask 0.15", "metric": "perplexity"})
+              [0].value for model in ("A1L2", {"bigram": "base"}, {"shuffled": "base"})]
+    assert losses == sorted(losses)
+    for text, words in (("shuffled", "in random order"), ("bigram", "the word bigrams")):
+        assert words in controlled.text(f"models/A1L2-{text}/README.md")
+        assert not controlled.path(f"kept/A1L2-{text}").exists()  # nobody follows it on its way
+    assert not controlled.path("texts").exists()
+    assert numbers.roles.models == ("A1L2",)
+
+
+def test_wider_windows_predict_better_and_the_whole_sentence_best(controlled):
+    numbers = Numbers(controlled.metrics())
+    for masks in ("mask 0.15", "mask 0.40", "corrupt 0.15"):
+        unigram, exact = numbers.select({"table": "masked_words", "model": "window_1", "input": masks,
+                                         "metric": ["unigram_perplexity", "exact_perplexity"]})
+        windows = numbers.select({"table": "masked_words", "model": ["window_1", "window_2"], "input": masks,
+                                  "metric": "perplexity"})
+        kl = numbers.select({"table": "masked_words", "model": ["window_1", "window_2"], "input": masks,
+                             "metric": "kl"})
+        assert unigram.value > windows[0].value >= windows[1].value > 0.95 * exact.value
+        assert kl[0].value >= kl[1].value >= 0  # over all words, whatever was drawn
+    drawn = numbers.select({"table": "loss_curve", "model": ["window_1", "window_2", "exact"], "group": "validation",
+                            "metric": "loss"})
+    assert drawn[0].value > drawn[2].value
+
+
+def test_every_layers_use_is_told_and_one_of_them_is_used(controlled):
+    numbers = Numbers(controlled.metrics())
+    for model in ("A1L2", "A1L2-shuffled", "A1L2-bigram"):
+        lost = numbers.select({"table": "layers_used", "model": model, "layer": [1, 2], "input": "mask 0.15",
+                               "group": ["uniform attention", "left out"], "metric": "share_lost"})
+        assert len(lost) == 4
+        if model == "A1L2":
+            assert max(one.value for one in lost) > 1
+    share, window = numbers.select({"table": "layers_used", "model": ["A1L2", "window_1"], "input": "mask 0.15",
+                                    "metric": "share_of_way"})
+    assert 0 < share.value < 100
+    assert 0 < window.value < 100
+
+
 def test_only_tables_of_the_stage_are_written(finished):
     assert {metric.table for metric in finished.metrics()} == {"perplexity", "loss_curve", "masked_words"}
 

@@ -37,7 +37,8 @@ SMALL = ["sample.n_pretraining=10", "sample.n_validation=10", "sample.n_probe_tr
          "sample.max_length=14", "probe.n_train=100", "probe.n_test=50", "probe.max_length=14", "probe.widths=[2, 3]",
          "probe.epochs=4", "probe.milestones=[2]", "probe.batch_size=256", "probe.n_seeds=2",
          "probe.nary=base", "probe.linear_iterations=30",
-         "probe.n_scatter=20", "attention.n_sentences=20", "attention.max_length=14"]
+         "probe.n_scatter=20", "probe.windows=[1, 2]", "attention.n_sentences=20", "attention.max_length=14",
+         "attention.by_layer=true"]
 
 
 @pytest.fixture(scope="module")
@@ -117,11 +118,14 @@ def test_every_score_of_every_layer_is_there(probed):
     nary = {(*fit, "EOS", "n-ary", "", "", "accuracy") for fit in fits if fit[0] == "A2L2"} | {
         (*fit, "EOS", "n-ary", decoded, "KIM", metric) for fit in fits if fit[0] == "A2L2"
         for decoded in ("", "decoded as binary") for metric in ("sentence_f1", "corpus_f1")}
-    assert {row for row in found if row[1] is not None} == trees | adjacent | nary
-    assert dimensions(probed, "marginals", "model", "layer", "probe", "setting", "width", "metric") == {
-        *((*fit, width, metric) for fit in fits if fit[1] in (0, last[fit[0]]) for width in WIDTHS
+    windows = {(*fit, "ADJ 2", *rest) for fit, (_, *rest) in ((row[:4], row[4:]) for row in adjacent) if fit[1] == 0}
+    assert {row for row in found if row[1] is not None} == trees | adjacent | nary | windows
+    assert dimensions(probed, "marginals", "model", "layer", "probe", "setting", "input", "width", "metric") == {
+        *((*fit, "", width, metric) for fit in fits if fit[1] in (0, last[fit[0]]) for width in WIDTHS
           for metric in ("pearson", "spearman")),
-        *(("", None, "", "treebank", width, "share_near_zero") for width in WIDTHS)}
+        *((*fit, window, width, metric) for fit in fits if fit[:2] == ("A2L2", 0) for width in WIDTHS
+          for window in ("ADJ", "ADJ 2") for metric in ("pearson", "spearman")),
+        *(("", None, "", "treebank", "", width, "share_near_zero") for width in WIDTHS)}
     assert all(np.isfinite(m.value) for m in probed.metrics())
     assert {m.table for m in probed.metrics()} == {"parsing", "marginals", "probing_corpora"}
 
@@ -171,7 +175,8 @@ def test_the_example_is_the_sentence_that_the_constructions_show(world, probed):
 def test_a_resumed_stage_refits_only_what_is_missing_and_ends_with_the_same_numbers(world, probed):
     before = probed.path("metrics.csv").read_bytes()
     fits = sorted(probed.path("fits").rglob("*.json"))
-    n_tree_tasks, n_span_tasks = 2 + 3 * 3 + 3, 3 * 2 * len(WIDTHS)  # of A2L1, A2L2 and A2L2-random
+    # Of A2L1, A2L2 and A2L2-random; wider windows at layer 0 of A2L2.
+    n_tree_tasks, n_span_tasks = 2 + 3 * 3 + 3 + 1, (3 * 2 + 2) * len(WIDTHS)
     assert len(fits) == 2 * len(PROBES) * (n_tree_tasks + n_span_tasks)  # 2: sampled text and the treebank
     removed = probed.path("fits/A2L2/L1-2-layer-treebank-train-EOS-n-ary.json")
     removed.unlink()
@@ -232,10 +237,12 @@ def test_sensitivity_is_the_gain_over_the_embeddings_by_hand():
 def test_attended_distances_are_sorted_and_cover_every_head(world):
     folder = run_stage(attention, "attention", world)
     assert dimensions(folder, "attention", "model", "layer", "setting", "index", "metric") == {
-        (f"A2L{n}", layer, setting, head, "attended_distance")
-        for n in (1, 2) for setting in ("sampled", "treebank") for layer in range(1, n + 1) for head in (1, 2)}
+        (f"A2L{n}", layer, setting, *rest)
+        for n in (1, 2) for setting in ("sampled", "treebank") for layer in range(1, n + 1)
+        for rest in ((1, "attended_distance"), (2, "attended_distance"), (None, "entropy"), (None, "distance_ratio"))}
     found = {m.key: m.value for m in folder.metrics()}
-    assert all(found[m.at(index=1).key] <= m.value for m in folder.metrics())
+    distances = [m for m in folder.metrics() if m.metric == "attended_distance"]
+    assert all(found[m.at(index=1).key] <= m.value for m in distances)
 
 
 def test_a_new_probe_is_one_class_and_one_entry_and_has_every_number(world, tmp_path, monkeypatch):

@@ -217,8 +217,8 @@ def _tables(pcfg: PCFG, ends: np.ndarray, total: float) -> Tables:
 
 
 def closure_of(corners: csr_matrix) -> Closure:
-    """Factors of 1 - P_L, or of other children, with the pivots on the diagonal: then every step of a solution adds what
-    is not negative."""
+    """Factors of 1 - P_L, or of other children, with the pivots on the diagonal: then every step of a solution adds
+    what is not negative."""
     n = corners.shape[0]
     if n == 0:
         none, first, index = np.zeros(0), np.zeros(1, np.int64), np.zeros(0, np.int64)
