@@ -26,6 +26,7 @@ from pcfg_artifact.probing.settings import ADJACENT, EOS, NARY
 Rows = Callable[[np.ndarray], np.ndarray]
 # What a tree probe reads: the rows of a layer that stand for each word.  Names are those of the column `input`.
 ROWS: dict[str, Rows] = {EOS: eos_rows, ADJACENT: partial(window_rows, window=1)}
+MOST_ROWS = max(rows(np.array([2])).shape[1] for rows in ROWS.values())  # that one of them reads
 CONTROL = {"table": "control", "group": "control"}
 
 

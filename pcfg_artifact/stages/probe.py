@@ -15,7 +15,16 @@ from pcfg_artifact.probing.corpus import Corpus
 from pcfg_artifact.probing.probe_scores import parser_metrics, probed_trees, scatter_plot, share_near_zero
 from pcfg_artifact.probing.probes import shown_probe
 from pcfg_artifact.probing.settings import EOS, MARGINAL_PROBE, TREE_PROBE, settings_of
-from pcfg_artifact.probing.tasks import ROWS, Task, nary_tree_task, run_task, span_task, tree_task, window_tasks
+from pcfg_artifact.probing.tasks import (
+    MOST_ROWS,
+    ROWS,
+    Task,
+    nary_tree_task,
+    run_task,
+    span_task,
+    tree_task,
+    window_tasks,
+)
 from pcfg_artifact.run.corpora import read_corpora, unscored_corpus
 from pcfg_artifact.run.example_sentence import example_trees
 from pcfg_artifact.run.inputs import Inputs
@@ -54,7 +63,7 @@ def run(cfg: ProbeConfig, inputs: Inputs, out: StageDir, machine: Machine) -> No
     if cfg.random_weights:
         encoders[untrained(base)] = untrained_folder(inputs["pretrain"], base)
     context.last.update({name: load_config(folder).num_hidden_layers for name, folder in encoders.items()})
-    n_rows = max([3, *(4 * window + 2 for window in cfg.windows)])
+    n_rows = max([MOST_ROWS, *(4 * window + 2 for window in cfg.windows)])
     fit_all(context, encoders, fits_of, run_fit, n_rows, progress=progress, what="probing")
 
     scores: list[Metric] = []
