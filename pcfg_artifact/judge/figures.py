@@ -165,7 +165,7 @@ def probe_comparison(numbers: Numbers) -> Drawing | None:
         axis.set(title=title, xticks=range(len(settings)), xticklabels=settings, xlim=(-0.5, len(settings) - 0.5),
                  ylabel="sentence F1" if shown == EOS else "")
         axis.grid(axis="x", visible=False)
-    axes[1].legend(loc="lower left")
+    axes[1 if any(shown == ADJACENT for shown, _, _ in lines) else 0].legend(loc="lower left")
     return finish(figure, "eos_and_adj", "What a probe reads: word and EOS, or adjacent words",
                   f"From layer 0 (open) to the best layer (filled) of {base}; ood: fitted on sampled text, tested on "
                   f"treebank text. Adjacent words give much of the tree without any context, so that probe says less "

@@ -109,4 +109,4 @@ def with_error(number: list[float] | None) -> str:
     if number is None:
         return ""
     value, error = number
-    return f"{value:.4g}" if error == 0 else f"{value:.3f} ±{error:.3f}"
+    return f"{value:.4g}" if error == 0 else f"{value:.3f} ±{error:.1g}"
