@@ -194,7 +194,7 @@ def test_the_best_layer_is_chosen_by_its_leading_score_and_other_scores_are_take
     ({"bound": math.nan}, "expected a number"),
     ({"extra": 1}, "unknown keys"),
     ({"scale": "smoke"}, "expected any or paper"),
-    ({"central": True}, "central is True, expected the place"),
+    ({"central": True, "at_paper": "holds: why"}, "expected the place in the paper"),
     ({"says": ""}, "says is missing"),
     ({"cells": {"table": "t"}}, "must name a table and a metric"),
     ({"cells": {**LINE, "row": "r"}}, "'row' is no dimension"),
@@ -295,7 +295,7 @@ def test_layers_are_used_where_uniform_attention_costs_a_point():
 def test_a_central_claim_says_beforehand_how_it_will_come_out_at_the_papers_scale():
     item = {**WORDS, "kind": "at_most", "cells": LINE, "bound": 1, "central": "abstract: so"}
     for at_paper in ("", "perhaps: why"):
-        with pytest.raises(ConfigError, match="says in at_paper how it will come out"):
+        with pytest.raises(ConfigError, match="in at_paper how it will come out"):
             parse_claims([{**item, "at_paper": at_paper}])
     [claim] = parse_claims([{**item, "at_paper": "fails: too few symbols"}])
     assert claim.at_paper == "fails: too few symbols"
