@@ -134,6 +134,6 @@ def test_weights_that_have_no_finite_sum_are_refused_by_name(tmp_path, capsys):
         from_text(text, weights=True)
     (tmp_path / "rules.txt").write_text(text)
     assert main(["parse", "--weights", "--grammar", str(tmp_path / "rules.txt"), "1 1"]) == 2
-    assert "line 2, 3" in capsys.readouterr().err
+    assert "lines 2, 3" in capsys.readouterr().err
     with pytest.raises(GrammarError, match="empty sentence alone"):
         from_text("ROOT -> S 1.0\nS -> 1.0\n")

@@ -95,9 +95,9 @@ def test_the_share_of_next_words_is_that_over_the_whole_vocabulary():
 def test_a_question_with_a_vector_is_answered_as_its_numbers_one_by_one():
     rng = np.random.default_rng(1)
     x, x_test, y = rng.normal(size=(200, 4)), rng.normal(size=(20, 4)), rng.normal(size=(200, 3))
-    together = probe_words(x, {OPEN: y[:, 0], RELATIVE_DEPTH: y}, x_test)
+    together = probe_words(x.copy(), {OPEN: y[:, 0], RELATIVE_DEPTH: y}, x_test.copy())
     assert together[OPEN].shape == (20,)
     assert together[RELATIVE_DEPTH].shape == (20, 3)
     for n in range(3):
-        np.testing.assert_allclose(together[RELATIVE_DEPTH][:, n], probe_words(x, {OPEN: y[:, n]}, x_test)[OPEN],
+        np.testing.assert_allclose(together[RELATIVE_DEPTH][:, n], probe_words(x.copy(), {OPEN: y[:, n]}, x_test.copy())[OPEN],
                                    atol=1e-5)
