@@ -161,62 +161,6 @@ def exchange_nearby(value, parent, begin, first_end, last_end, is_full, rule_par
 
 
 @INLINED
-def receive(parent, i, j, length, begin, block_end, is_full, by_left, root, work):
-    """The outside values of the entries of (i, j), also as `parent`, and what their pairs give the right siblings:
-    beta(C,j,.) += pairs(B, C) alpha(B,i,j).
-
-    Splits inside the block are those before `block_end`.  Returns whether a value is not 0, and whether one leaves the
-    range.
-    """
-    cell, lane, is_reached, is_refused = cell_of(i, j, length), uint64(j) - begin, False, False
-    symbols, values, outside_values, row_of = work.symbols, work.inside, work.outside, work.row_of
-    alpha, beta, pairs, pair_seen = work.alpha, work.beta, work.pairs, work.pair_seen
-    partners, first_partner, last_partner = work.partners, work.first_partner, work.last_partner
-    rules, rule_parent, rule_prob = by_left.rules, by_left.parent, by_left.prob
-    size, after, end = uint64(row_size(length)), begin + uint64(BLOCK), uint64(block_after(length + 1))
-    for entry in range(work.first[cell], work.last[cell]):
-        b = uint64(symbols[entry])
-        value, alpha_b = outside_values[entry] + beta[uint64(row_of[i, b]) + uint64(j)], values[entry]
-        for partner in range(first_partner[j, b], last_partner[j, b]):
-            q, row = uint64(partners[j, partner, 0]), uint64(partners[j, partner, 1])
-            value = exchange_nearby(value, parent, begin, uint64(j + 2), block_end, is_full, rule_parent, rule_prob,
-                                    rules[q], rules[q + uint64(1)], alpha, beta, row, alpha_b)
-            if pair_seen[q] == i:
-                value += exchange_rows(pairs, q * size + after, alpha, beta, row + after, alpha_b, end - after)
-        if j - i == length:
-            value = root[b]
-        outside_values[entry] = value
-        parent[uint64(BLOCK) * b + lane] = value
-        is_reached |= value != 0.0
-        is_refused |= (value != 0.0) & ((value <= SMALLEST) | (value >= LARGEST))  # no branch: half are 0
-    return is_reached, is_refused
-
-
-@INLINED
-def give_words(parent, lane, i, j, grammar, leaves, tags, n_tags, leaf_beta, is_full, received, flat, work):
-    """Outside values of the cell (i, j) for the words at its edges and for the cells beside them.
-
-    received: as in give_to_tags, of words that are right and left children.
-    """
-    length, first, last, symbols = len(leaves), work.first, work.last, work.symbols
-    values, outside_values, right, left = work.inside, work.outside, work.right_edges, work.left_edges
-    right_side, left_side = cell_of(i, j - 1, length), cell_of(i + 1, j, length)
-    if j - i == 2:
-        give_two_leaves(parent, lane, grammar.two_leaves, grammar.leaf_pairs, leaves[i], tags[i], n_tags[i],
-                        leaves[j - 1], leaf_beta[i], leaf_beta[j - 1], is_full, flat)
-    elif is_full:
-        give_beside_all(parent, lane, right, grammar.right_edges, j - 1, first[right_side], last[right_side], values,
-                        outside_values, received[0][j - 1])
-        give_beside_all(parent, lane, left, grammar.left_edges, i, first[left_side], last[left_side], values,
-                        outside_values, received[1][i])
-    else:
-        give_beside(parent, lane, right.first, right.last, right.parent, right.weight, right.received, j - 1,
-                    first[right_side], last[right_side], symbols, values, outside_values)
-        give_beside(parent, lane, left.first, left.last, left.parent, left.weight, left.received, i, first[left_side],
-                    last[left_side], symbols, values, outside_values)
-
-
-@INLINED
 def least_inside(i, first_j, last_j, least_left, least_right):
     """A bound from below of the inside values of the children of the cells (i, first_j .. last_j)."""
     least = least_left[i, last_j - 2]
@@ -234,18 +178,6 @@ def clear_block(parent, i, first_j, last_j, begin, length, first, last, symbols)
             parent[uint64(BLOCK) * uint64(symbols[entry]) + lane] = 0.0
 
 
-@njit(nogil=True)
-def enter_words(leaf_beta, is_constrained, n_interminals, forbidden, work):
-    """The outside values of the entries of the words."""
-    length = len(leaf_beta)
-    for t in range(length):
-        cell = cell_of(t, t + 1, length)
-        if is_constrained:
-            clear(leaf_beta[t], 0.0, forbidden, cell, n_interminals)
-        for entry in range(work.first[cell], work.last[cell]):
-            work.outside[entry] = leaf_beta[t, work.symbols[entry] - n_interminals]
-
-
 @njit(nogil=True, cache=True, fastmath=VECTORS)
 def outside(grammar: RuleIndex, leaves: np.ndarray, tags: np.ndarray, n_tags: np.ndarray, is_full: bool,
             forbidden: Forbidden, work: Workspace) -> int:
@@ -253,50 +185,92 @@ def outside(grammar: RuleIndex, leaves: np.ndarray, tags: np.ndarray, n_tags: np
 
     With is_full forbidden symbols are entries too, with 0; otherwise they are none.
     """
-    length, n_interminals, by_left = len(leaves), len(grammar.root_inner), grammar.left_pairs
-    first, last, live, live_first, live_last = work.first, work.last, work.live, work.live_first, work.live_last
+    length, n_preterminals = leaves.shape
+    n_interminals, n_pairs = len(grammar.root_inner), len(grammar.left_pairs.left)
+    by_left, first, last, symbols, values = grammar.left_pairs, work.first, work.last, work.symbols, work.inside
+    row_of, alpha, beta, pairs, pair_seen = work.row_of, work.alpha, work.beta, work.pairs, work.pair_seen
+    partners, first_partner, last_partner = work.partners, work.first_partner, work.last_partner
+    rules, rule_parent, rule_prob = by_left.rules, by_left.parent, by_left.prob
+    live, live_first, live_last = work.live, work.live_first, work.live_last
+    least_left, least_right = work.least_left, work.least_right
+    outside_values, root, right_edges, left_edges = work.outside, grammar.root_inner, work.right_edges, work.left_edges
+    n_right, n_left = len(grammar.right_edges.parent), len(grammar.left_edges.parent)
     is_refused, is_constrained = False, is_full and len(forbidden.first) > 0
     parent = np.zeros(BLOCK * n_interminals)  # beta of the block at hand, by symbol, then by cell
     flat = np.zeros(max(n_interminals, grammar.leaf_pairs.matrix.shape[1]))  # beta of one cell
-    all_pairs = np.arange(len(by_left.left)).astype(INDEX)
-    leaf_beta = np.zeros(leaves.shape)
+    all_pairs = np.arange(n_pairs).astype(INDEX)
+    leaf_beta = np.zeros((length, n_preterminals))
+    # what every edge of the grammar receives from words that are right and left children
     n_words = length if is_full else 1
-    received = (np.zeros((n_words, len(grammar.right_edges.parent))),
-                np.zeros((n_words, len(grammar.left_edges.parent))))
+    right_received, left_received = np.zeros((n_words, n_right)), np.zeros((n_words, n_left))
     if length == 1:
         leaf_beta[0] = grammar.root_leaf
-    work.pair_seen[:] = -1
+    pair_seen[:] = -1
+    size, end = uint64(row_size(length)), uint64(block_after(length + 1))
 
     for i in range(length - 1):
         for block in range(length // BLOCK, (i + 2) // BLOCK - 1, -1):
-            begin, is_block_reached = uint64(BLOCK * block), False
+            begin = uint64(BLOCK * block)
+            after = begin + uint64(BLOCK)
             first_j, last_j = max(BLOCK * block, i + 2), min(BLOCK * block + BLOCK, length + 1) - 1
+            is_block_reached = False
             for j in range(last_j, first_j - 1, -1):
-                lane = uint64(j) - begin
+                cell, lane, is_reached = cell_of(i, j, length), uint64(j) - begin, False
                 block_end = uint64(last_j + 1) if is_block_reached else uint64(0)  # nothing is given from within before
-                is_reached, leaves_range = receive(parent, i, j, length, begin, block_end, is_full, by_left,
-                                                   grammar.root_inner, work)
-                is_refused |= leaves_range
+                for entry in range(first[cell], last[cell]):
+                    b = uint64(symbols[entry])
+                    value, alpha_b = outside_values[entry] + beta[uint64(row_of[i, b]) + uint64(j)], values[entry]
+                    for partner in range(first_partner[j, b], last_partner[j, b]):
+                        q, row = uint64(partners[j, partner, 0]), uint64(partners[j, partner, 1])
+                        value = exchange_nearby(value, parent, begin, uint64(j + 2), block_end, is_full, rule_parent,
+                                                rule_prob, rules[q], rules[q + uint64(1)], alpha, beta, row, alpha_b)
+                        if pair_seen[q] == i:
+                            value += exchange_rows(pairs, q * size + after, alpha, beta, row + after, alpha_b,
+                                                   end - after)
+                    if j - i == length:
+                        value = root[b]
+                    outside_values[entry] = value
+                    parent[uint64(BLOCK) * b + lane] = value
+                    is_reached |= value != 0.0
+                    is_refused |= (value != 0.0) & ((value <= SMALLEST) | (value >= LARGEST))  # no branch: half are 0
                 if is_constrained:
-                    cell = cell_of(i, j, length)
                     clear(parent[lane::BLOCK], 0.0, forbidden, cell, 0)
-                    clear(work.outside[first[cell]:last[cell]], 0.0, forbidden, cell, 0)
-                if is_reached:
-                    is_block_reached = True
-                    give_words(parent, lane, i, j, grammar, leaves, tags, n_tags, leaf_beta, is_full, received, flat,
-                               work)
+                    clear(outside_values[first[cell]:last[cell]], 0.0, forbidden, cell, 0)
+                if not is_reached:
+                    continue
+                is_block_reached = True
+
+                right_side, left_side = cell_of(i, j - 1, length), cell_of(i + 1, j, length)
+                if j - i == 2:
+                    give_two_leaves(parent, lane, grammar.two_leaves, grammar.leaf_pairs, leaves[i], tags[i], n_tags[i],
+                                    leaves[j - 1], leaf_beta[i], leaf_beta[j - 1], is_full, flat)
+                elif is_full:
+                    give_beside_all(parent, lane, work.right_edges, grammar.right_edges, j - 1, first[right_side],
+                                    last[right_side], values, outside_values, right_received[j - 1])
+                    give_beside_all(parent, lane, work.left_edges, grammar.left_edges, i, first[left_side],
+                                    last[left_side], values, outside_values, left_received[i])
+                else:
+                    give_beside(parent, lane, right_edges.first, right_edges.last, right_edges.parent,
+                                right_edges.weight, right_edges.received, j - 1, first[right_side], last[right_side],
+                                symbols, values, outside_values)
+                    give_beside(parent, lane, left_edges.first, left_edges.last, left_edges.parent,
+                                left_edges.weight, left_edges.received, i, first[left_side], last[left_side], symbols,
+                                values, outside_values)
 
             if is_block_reached and last_j - i >= 4:
-                least = least_inside(i, first_j, last_j, work.least_left, work.least_right)
+                least = least_inside(i, first_j, last_j, least_left, least_right)
                 listed = all_pairs if is_full else live[live_first[i, block]:live_last[i, block]]
-                is_refused |= give_to_pairs(parent, i, begin, uint64(block_after(length + 1)), uint64(row_size(length)),
-                                            listed, by_left.rules, by_left.parent, by_left.prob, SMALLEST_TERM / least,
-                                            work.pairs, work.pair_seen)
+                is_refused |= give_to_pairs(parent, i, begin, end, size, listed, rules, rule_parent, rule_prob,
+                                            SMALLEST_TERM / least, pairs, pair_seen)
             if is_block_reached:
-                clear_block(parent, i, first_j, last_j, begin, length, first, last, work.symbols)
+                clear_block(parent, i, first_j, last_j, begin, length, first, last, symbols)
 
-    give_to_tags(grammar.right_leaf, grammar.right_edges, tags, n_tags, work.right_edges, is_full, received[0],
-                 leaf_beta)
-    give_to_tags(grammar.left_leaf, grammar.left_edges, tags, n_tags, work.left_edges, is_full, received[1], leaf_beta)
-    enter_words(leaf_beta, is_constrained, n_interminals, forbidden, work)
+    give_to_tags(grammar.right_leaf, grammar.right_edges, tags, n_tags, right_edges, is_full, right_received, leaf_beta)
+    give_to_tags(grammar.left_leaf, grammar.left_edges, tags, n_tags, left_edges, is_full, left_received, leaf_beta)
+    for t in range(length):
+        cell = cell_of(t, t + 1, length)
+        if is_constrained:
+            clear(leaf_beta[t], 0.0, forbidden, cell, n_interminals)
+        for entry in range(first[cell], last[cell]):
+            work.outside[entry] = leaf_beta[t, symbols[entry] - n_interminals]
     return OUT_OF_RANGE if is_refused else DONE
