@@ -25,10 +25,14 @@ from pcfg_artifact.system.random_streams import derive_seed, stream
 
 @dataclass(frozen=True)
 class Step:
-    """One process's share of a global batch, and the number of predictions in the whole of it."""
+    """One process's share of a global batch."""
 
     batches: list[Batch]
-    n_predicted: int
+
+    @property
+    def n_predicted(self) -> int:
+        """Predictions in the share."""
+        return sum(len(batch.targets) for batch in self.batches)
 
 
 class Pieces(NamedTuple):
@@ -82,12 +86,10 @@ class TrainingCorpus(ABC):
         rows, epochs = self.rows_of(step)
         keys = np.array([derive_seed(self.seed, "mask", int(epoch)) for epoch in np.unique(epochs)], np.uint64)
         keys = keys[epochs - epochs[0]]
-        all_pieces = self._pieces(rows)
         widths = self._widths(rows)
         mine = np.argsort(-widths, kind="stable")[rank::world_size]
-        batches = [self._batch(rows[chosen], keys[chosen], sizes)
-                   for chosen, sizes in cut_by_tokens(mine, widths[mine], self.batch_tokens)]
-        return Step(batches, self._n_predicted(all_pieces, keys))
+        return Step([self._batch(rows[chosen], keys[chosen], sizes)
+                     for chosen, sizes in cut_by_tokens(mine, widths[mine], self.batch_tokens)])
 
     def in_order(self, name: str, rank: int = 0, world_size: int = 1, limit: int | None = None) -> Iterator[Batch]:
         """Every row (or the first `limit`) once, under the masks called `name`."""
@@ -126,10 +128,6 @@ class TrainingCorpus(ABC):
         return np.asarray(self.sentences.values[at], np.int64)
 
     @abstractmethod
-    def _n_predicted(self, pieces: Pieces, keys: np.ndarray) -> int:
-        """How many predictions these rows ask for; keys: one per row."""
-
-    @abstractmethod
     def _batch(self, rows: np.ndarray, keys: np.ndarray, sizes: list[int]) -> Batch:
         """The rows as a micro-batch, in rectangles of `sizes` rows."""
 
@@ -156,9 +154,6 @@ class MaskedCorpus(TrainingCorpus):
         is_masked[np.lexsort((drawn, pieces.row))] = nth < chosen[row]
         return is_masked
 
-    def _n_predicted(self, pieces: Pieces, keys: np.ndarray) -> int:
-        return int(self._is_masked(pieces, keys).sum())
-
     def _batch(self, rows: np.ndarray, keys: np.ndarray, sizes: list[int]) -> Batch:
         pieces = self._pieces(rows)
         words = self._words(pieces)
@@ -174,9 +169,6 @@ class MaskedCorpus(TrainingCorpus):
 
 class NextWordCorpus(TrainingCorpus):
     """Nothing is hidden: every word and every end of a sentence is predicted from what stands before it."""
-
-    def _n_predicted(self, pieces: Pieces, keys: np.ndarray) -> int:
-        return len(pieces.row)
 
     def _batch(self, rows: np.ndarray, keys: np.ndarray, sizes: list[int]) -> Batch:
         pieces = self._pieces(rows)

@@ -1,8 +1,7 @@
 """The training loop: one page from batch to weights, the same for one CPU process and for many GPUs.
 
 The loss of a step is the sum over all predictions of the global batch divided by their number, over processes and
-micro-batches; the number is known to every process beforehand because masks derive from the indices of sentences.
-What is predicted, and from what, is the objective's (objectives.py): the corpus and the loss that it gives.
+micro-batches.  What is predicted, and from what, is the objective's (objectives.py): the corpus and the loss that it gives.
 """
 
 from __future__ import annotations
@@ -164,7 +163,11 @@ def add_gradients(module: Any, share: Step, scaler: torch.amp.GradScaler, autoca
                   rank: Rank) -> torch.Tensor:
     """Add the gradient of a process's share to its parameters, summed over processes; the loss of the global batch."""
     device = torch.device(rank.device)
-    scale = 1.0 / max(share.n_predicted, 1)
+    scale: float | torch.Tensor = 1.0 / max(share.n_predicted, 1)
+    if rank.world_size > 1:  # nobody but its process has made a share; a sum that stays on the device is no wait
+        n_predicted = torch.full((), share.n_predicted, dtype=torch.float64, device=device)
+        distributed.all_reduce(n_predicted)
+        scale = n_predicted.clamp(min=1).reciprocal()
     total = torch.zeros((), dtype=torch.float64, device=device)
     for k, batch in enumerate(share.batches):
         is_last = k == len(share.batches) - 1

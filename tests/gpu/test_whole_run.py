@@ -10,11 +10,11 @@ from pcfg_artifact.run import pipeline
 from pcfg_artifact.run.stage_folder import Folder, Manifest
 
 HERE = Path(__file__).parent
-SMALL = ["sample.n_pretraining=400", "sample.n_validation=30", "sample.n_probe_train=80", "sample.n_probe_test=40",
+SMALL = ["sample.n_pretraining=400", "sample.n_validation=150", "sample.n_probe_train=80", "sample.n_probe_test=40",
          "sample.max_length=16", "marginals.max_length=16", "marginals.n_train=80", "marginals.n_masked=5",
          "approximate.n_test=5", "approximate.n_training=30", "approximate.n_drawn=4", "approximate.n_ablation_test=4",
          "approximate.n_ablation_drawn=4", "approximate.max_training_length=12", "approximate.n_interminals=[20]",
-         "approximate.ranks=[15]", "construct.max_length=5", "construct.lengths=[4]", "construct.n_training=30",
+         "approximate.ranks=[15]", "construct.max_length=5", "construct.lengths=[5]", "construct.n_training=30",
          "construct.n_parsed=2", "pretrain.models=[A2L1, A2L2]", "pretrain.causal_models=[C2L2]", "pretrain.width=16",
          "pretrain.batch_size=16", "pretrain.batch_tokens=512", "pretrain.max_length=60", "pretrain.steps=12",
          "pretrain.schedule_steps=12", "pretrain.warmup_steps=2", "pretrain.n_kept=1", "pretrain.validate_every=12",
