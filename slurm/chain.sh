@@ -1,6 +1,6 @@
 #!/bin/bash
-# A run as three jobs, each after the one before: what needs no GPU; training, on NODES nodes; the rest, on one.
-#   [NODES=2] slurm/chain.sh OUT [options of run_all.sh]
+# A run as three jobs, each after the one before: what needs no GPU; training, on NODES nodes (1) of GPUS each (8); the rest.
+#   [NODES=2] [GPUS=4] slurm/chain.sh OUT [options of run_all.sh]
 # Options of sbatch for all three go into SBATCH_PARTITION, SBATCH_ACCOUNT and so on.
 set -euo pipefail
 
@@ -17,7 +17,8 @@ submit() { # NAME AFTER [options of sbatch] -- [options of run_all.sh]; prints t
   sbatch --parsable --job-name="$name" "${options[@]}" slurm/run.sh "$out" "$@" | cut -d';' -f1
 }
 
-exact=$(submit pcfg-exact "" --gpus-per-node=0 -- "$@" --to construct --set machine.device=cpu)
-train=$(submit pcfg-train "$exact" --nodes="${NODES:-1}" -- "$@" --from pretrain --to pretrain)
-rest=$(submit pcfg-rest "$train" -- "$@" --from probe)
+gpus=--gpus-per-node=${GPUS:-8}
+exact=$(submit pcfg-exact "" -- "$@" --to construct --set machine.device=cpu)
+train=$(submit pcfg-train "$exact" "$gpus" --nodes="${NODES:-1}" -- "$@" --from pretrain --to pretrain)
+rest=$(submit pcfg-rest "$train" "$gpus" -- "$@" --from probe)
 echo "jobs $exact, $train and $rest: squeue --me shows them"

@@ -1,11 +1,11 @@
 #!/bin/bash
 # A run as one Slurm job, on one node or several.  OUT is a folder that all nodes see; submit from the repository's folder:
-#   sbatch slurm/run.sh OUT [options of run_all.sh]
-#   sbatch --nodes=2 slurm/run.sh OUT --profile paper --treebank /data/ptb
+#   sbatch --gpus-per-node=8 slurm/run.sh OUT [options of run_all.sh]
+#   sbatch --gpus-per-node=8 --nodes=2 slurm/run.sh OUT --profile paper --treebank /data/ptb
 #   sbatch --array=0-4 slurm/run.sh OUT ...            a seed a task, in OUT/seed-0 to OUT/seed-4
 # docs/SCALE.md says what to change for your cluster.
 #SBATCH --job-name=pcfg --output=pcfg-%j.log --open-mode=append
-#SBATCH --nodes=1 --ntasks-per-node=1 --cpus-per-task=16 --gpus-per-node=8 --mem=120G
+#SBATCH --nodes=1 --ntasks-per-node=1 --cpus-per-task=16 --mem=120G
 #SBATCH --time=12:00:00 --signal=USR1@120 --requeue
 set -euo pipefail
 

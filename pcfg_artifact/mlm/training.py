@@ -1,7 +1,8 @@
 """The training loop: one page from batch to weights, the same for one CPU process and for many GPUs.
 
 The loss of a step is the sum over all predictions of the global batch divided by their number, over processes and
-micro-batches.  What is predicted, and from what, is the objective's (objectives.py): the corpus and the loss that it gives.
+micro-batches.  What is predicted, and from what, is the objective's (objectives.py): the corpus and the loss that it
+gives.
 """
 
 from __future__ import annotations

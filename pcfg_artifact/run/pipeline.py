@@ -20,7 +20,7 @@ from pcfg_artifact.run.refusals import refuse_early
 from pcfg_artifact.run.sections import Profile, as_json
 from pcfg_artifact.run.stage_folder import Manifest
 from pcfg_artifact.system import storage
-from pcfg_artifact.system.machine import Machine, peak_memory_mb, read_hardware, reset_peak_memory
+from pcfg_artifact.system.machine import Machine, peak_memory_mb, reset_peak_memory
 from pcfg_artifact.system.progress import say
 
 # Rooms that several stages need.
@@ -122,8 +122,7 @@ def try_gpus(profile: Profile, out: Path, stages: Sequence[Stage]) -> None:
     if not any(stage.name == "pretrain" for stage in stages) or Manifest.read(out / "pretrain") is not None:
         return
     say("trying the GPUs: two steps of every model, fits, hidden states and charts")
-    n_processes = profile.pretrain.processes or profile.machine.n_gpus or len(read_hardware(out).gpus) or 1
-    importlib.import_module("pcfg_artifact.workers.gpu_trial").run_trial(profile, n_processes, say)
+    importlib.import_module("pcfg_artifact.workers.gpu_trial").run_trial(profile, say)
 
 
 def run_stage(profile: Profile, out: Path, stage: Stage, inputs: dict[str, str], machine: Machine,

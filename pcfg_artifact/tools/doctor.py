@@ -60,14 +60,13 @@ def _tried(args: argparse.Namespace, hardware: Hardware) -> list[str]:
     from pcfg_artifact.workers.gpu_trial import run_trial  # here, because it brings torch
 
     profile = load_profile(args.profile, args.settings)
-    n_processes = profile.pretrain.processes or profile.machine.n_gpus or len(hardware.gpus)
     if not hardware.gpus:
         found = ["there is no GPU here to try; run it on a machine with GPUs"]
     else:
         found = memory_problems(profile, hardware)
         try:
             if not found:
-                run_trial(profile, n_processes, print)
+                run_trial(profile, print)
         except StageError as error:
             found = [str(error)]
     for problem in found:

@@ -48,8 +48,9 @@ BUFFER = 25_000_000  # numbers that are added over all processes: 100 MB
 AGREE = 1e-9  # of log probabilities on the GPU and on the CPU, relative
 
 
-def run_trial(profile: Profile, n_processes: int, say: Callable[[str], None]) -> None:
-    """Start the processes of the trial and show their lines; a StageError says what failed."""
+def run_trial(profile: Profile, say: Callable[[str], None]) -> None:
+    """Start as many processes as training would, and show their lines; a StageError says what failed."""
+    n_processes = target(profile, read_hardware(Path("."))).n_processes
     with tempfile.TemporaryDirectory() as folder, stop_signals():
         spec, log = Path(folder) / "profile.json", Path(folder) / "log"
         storage.write_json(spec, TypeAdapter(Profile).dump_python(profile, mode="json"))

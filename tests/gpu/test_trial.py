@@ -74,7 +74,7 @@ def pretended_processes(monkeypatch):
     monkeypatch.setattr(gpu_trial, "start", lambda command, log: start(
         (str(Path(__file__).with_name("pretended_trial.py")), *command[2:]), log))
     monkeypatch.setattr(machine, "read_hardware", lambda out: HARDWARE)
-    monkeypatch.setattr(pipeline, "read_hardware", lambda out: HARDWARE)
+    monkeypatch.setattr(gpu_trial, "read_hardware", lambda out: HARDWARE)
 
 
 def test_doctor_tries_the_gpus_in_processes_of_their_own(pretended_processes, capsys):

@@ -15,7 +15,7 @@ SMALL = ["sample.n_pretraining=400", "sample.n_validation=150", "sample.n_probe_
          "approximate.n_test=5", "approximate.n_training=30", "approximate.n_drawn=4", "approximate.n_ablation_test=4",
          "approximate.n_ablation_drawn=4", "approximate.max_training_length=12", "approximate.n_interminals=[20]",
          "approximate.ranks=[15]", "construct.max_length=5", "construct.lengths=[5]", "construct.n_training=30",
-         "construct.n_parsed=2", "pretrain.models=[A2L1, A2L2]", "pretrain.causal_models=[C2L2]", "pretrain.width=16",
+         "construct.n_parsed=1", "construct.n_per_length=1", "pretrain.models=[A2L2]", "pretrain.causal_models=[C2L2]", "pretrain.width=16",
          "pretrain.batch_size=16", "pretrain.batch_tokens=512", "pretrain.max_length=60", "pretrain.steps=12",
          "pretrain.schedule_steps=12", "pretrain.warmup_steps=2", "pretrain.n_kept=1", "pretrain.validate_every=12",
          "pretrain.save_every=6", "pretrain.n_curve=10", "pretrain.n_exact=10", "pretrain.initialisation=random",
@@ -23,8 +23,8 @@ SMALL = ["sample.n_pretraining=400", "sample.n_validation=150", "sample.n_probe_
          "probe.milestones=[1]", "probe.n_seeds=1", "probe.linear_iterations=5", "probe.n_scatter=5",
          "attention.n_sentences=5", "attention.max_length=16", "incremental.max_length=16", "incremental.n_exact=10",
          "incremental.n_train=40", "incremental.n_test=15", "incremental.widths=[2]", "intervene.max_length=14",
-         "intervene.n_train=50", "intervene.n_test=40", "intervene.widths=[2, 3]", "intervene.n_questions=15",
-         "intervene.n_constructed=6", "intervene.constructed_length=12", "dynamics.n_train=50", "dynamics.n_test=20",
+         "intervene.n_train=50", "intervene.n_test=40", "intervene.widths=[2, 3]", "intervene.n_questions=10",
+         "intervene.n_constructed=3", "intervene.constructed_length=12", "dynamics.n_train=50", "dynamics.n_test=20",
          "dynamics.n_questions=4", "dynamics.n_loss=10", "dynamics.n_attention=5"]
 ON_GPU = ["machine.device=cuda", "machine.n_gpus=1", "machine.trial=true"]
 
@@ -49,3 +49,6 @@ def test_a_run_of_smoke_passes_through_the_trial_all_stages_and_the_verdict(tmp_
     assert training.json("scratch/C2L2/facts")["precision"] == "float16"  # what auto chose: this GPU has no bfloat16
     progress = [json.loads(line) for line in training.text("progress.jsonl").splitlines()]
     assert all(line["share_of_peak"] > 0 and line["loss_scale"] > 0 for line in progress)
+    fits = driver.with_name("fits").read_text().split()
+    assert len(fits) > 30  # of probe and control, of intervene for every layer, of dynamics for every step
+    assert set(fits) == {"cuda:0"}
