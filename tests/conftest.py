@@ -7,6 +7,7 @@ import pytest
 from hypothesis import settings
 
 from pcfg_artifact.grammar.pcfg import PCFG
+from tests import interpreted  # noqa: F401 - before anything imports Triton
 from tests.campaign import Campaign
 
 CRAFT_VARIABLE = "PCFG_ARTIFACT_CRAFT"

@@ -12,11 +12,10 @@ from pcfg_artifact.approximation.low_rank import LowRank
 from pcfg_artifact.approximation.restriction import restrict
 from pcfg_artifact.approximation.transforms import Transforms
 from pcfg_artifact.grammar.pcfg import PCFG
-from pcfg_artifact.parsing.charts import Chart
-from pcfg_artifact.parsing.engine import LazyLeaves, leaf_charts
+from pcfg_artifact.parsing.engine import LazyLeaves, leaf_outsides, leaf_span_scores
 from pcfg_artifact.parsing.leaves import Sentence, sentence_leaves
-from pcfg_artifact.parsing.masking import preterminal_outside
-from pcfg_artifact.parsing.options import EngineOptions, Outside
+from pcfg_artifact.parsing.masking import with_all_outside
+from pcfg_artifact.parsing.options import DEFAULT, EngineOptions
 from pcfg_artifact.system.threads import ordered_map
 
 
@@ -38,28 +37,28 @@ class Approximation:
     few_leaves: bool = False
     max_length: int = 60
 
-    def span_scores(self, sentences: Sequence[Sentence], n_threads: int | None = None) -> Iterator[np.ndarray]:
+    def span_scores(self, sentences: Sequence[Sentence], options: EngineOptions = DEFAULT) -> Iterator[np.ndarray]:
         """(L+1, L+1) for each sentence: max over A of the marginal, up to a factor; all 0 where nothing is derived."""
         if self.transforms is None:
-            return (chart.span_scores() for chart in self._charts(sentences, "pruned", n_threads))
+            found = leaf_span_scores(self._restricted, self._all_leaves(sentences), options)
+            return (chart.span_scores() for chart in found)
         return ordered_map(lambda s: self._low_rank.chart(self._leaves(s), with_leaves=False).span_scores(),
-                           sentences, n_threads or 1)
+                           sentences, options.n_threads or 1)
 
-    def leaf_outside(self, sentences: Sequence[Sentence], n_threads: int | None = None) -> Iterator[np.ndarray]:
+    def leaf_outside(self, sentences: Sequence[Sentence], options: EngineOptions = DEFAULT) -> Iterator[np.ndarray]:
         """(L, P) for each sentence: outside probability of each pre-terminal at each word, up to a factor for the word.
 
         0 for pre-terminals outside P~; negative entries, which the sign rules but `clip` leave, count as 0.
         """
         if self.transforms is None:
-            charts = self._charts(sentences, "full", n_threads)
-            found: Iterator[np.ndarray] = (preterminal_outside(self.grammar, chart) for chart in charts)
+            found = leaf_outsides(self._restricted, self._all_leaves(sentences), with_all_outside(options))
         else:
-            found = ordered_map(lambda s: self._low_rank.chart(self._leaves(s)).leaf_outside, sentences, n_threads or 1)
+            found = ordered_map(lambda s: self._low_rank.chart(self._leaves(s)).leaf_outside, sentences,
+                                options.n_threads or 1)
         return (np.maximum(outside, 0.0) * self._is_predicted for outside in found)
 
-    def _charts(self, sentences: Sequence[Sentence], outside: Outside, n_threads: int | None) -> Iterator[Chart]:
-        leaves = LazyLeaves(lambda s: self._leaves(sentences[s]), len(sentences))
-        return leaf_charts(self._restricted, leaves, EngineOptions(outside=outside, n_threads=n_threads))
+    def _all_leaves(self, sentences: Sequence[Sentence]) -> LazyLeaves:
+        return LazyLeaves(lambda s: self._leaves(sentences[s]), len(sentences))
 
     @cached_property
     def _restricted(self) -> PCFG:

@@ -14,6 +14,7 @@ from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.parsing.decoding import best_binary_tree
 from pcfg_artifact.parsing.leaves import Sentence, emissions, word_ids
 from pcfg_artifact.parsing.masking import perplexity
+from pcfg_artifact.parsing.options import DEFAULT, EngineOptions
 from pcfg_artifact.parsing.scoring import span_f1
 from pcfg_artifact.treebank.tree import Tree
 
@@ -25,21 +26,21 @@ SIGNS = {"perplexity": 1, "sentence_f1": -1, "corpus_f1": -1}  # of a cost, whic
 class Trial:
     """What every approximation is measured on: treebank trees, and sentences drawn from the exact grammar."""
 
-    def __init__(self, grammar: PCFG, trees: Sequence[Tree], drawn: Sequence[np.ndarray], n_threads: int | None = None
-                 ) -> None:
-        self.grammar, self.trees, self.n_threads = grammar, trees, n_threads
+    def __init__(self, grammar: PCFG, trees: Sequence[Tree], drawn: Sequence[np.ndarray],
+                 options: EngineOptions = DEFAULT) -> None:
+        self.grammar, self.trees, self.options = grammar, trees, options
         self.sentences = [tree.words() for tree in trees]
         self.drawn = [[grammar.words[w] for w in sentence] for sentence in drawn]
 
     def scores(self, model: Approximation) -> list[Metric]:
         """Every score that has any data (a parsed sentence, a word with probability)."""
-        parsed = parsing_scores(self.trees, model.span_scores(self.sentences, self.n_threads))
-        predicted = one_mask_probabilities(model, self.drawn, self.n_threads)
+        parsed = parsing_scores(self.trees, model.span_scores(self.sentences, self.options))
+        predicted = one_mask_probabilities(model, self.drawn, self.options)
         return [score for score in (*parsed, *prediction_scores(predicted, self._exact, self._unigram)) if score.n]
 
     @cached_property
     def _exact(self) -> np.ndarray:
-        return one_mask_probabilities(Approximation(self.grammar), self.drawn, self.n_threads)
+        return one_mask_probabilities(Approximation(self.grammar), self.drawn, self.options)
 
     @cached_property
     def _unigram(self) -> np.ndarray:
@@ -65,7 +66,7 @@ def parsing_scores(trees: Sequence[Tree], span_scores: Iterable[np.ndarray]) -> 
     return [*found, Metric(table=TABLE, metric="failed", value=failed, n=len(trees), unit="fraction")]
 
 
-def one_mask_probabilities(model: Approximation, sentences: Sequence[Sentence], n_threads: int | None = None
+def one_mask_probabilities(model: Approximation, sentences: Sequence[Sentence], options: EngineOptions = DEFAULT
                            ) -> np.ndarray:
     """Probability of every word of every sentence given all other words of its sentence, in one array.
 
@@ -73,7 +74,7 @@ def one_mask_probabilities(model: Approximation, sentences: Sequence[Sentence], 
     """
     table = emissions(model.grammar)
     found = []
-    for sentence, outside in zip(sentences, model.leaf_outside(sentences, n_threads), strict=True):
+    for sentence, outside in zip(sentences, model.leaf_outside(sentences, options), strict=True):
         word = (table.of(word_ids(model.grammar, sentence)) * outside).sum(axis=1)
         any_word = outside @ table.any_word
         found.append(np.divide(word, any_word, out=np.zeros(len(word)), where=any_word > 0))

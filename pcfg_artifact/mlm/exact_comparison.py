@@ -16,8 +16,8 @@ from scipy.sparse import csr_matrix
 
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.metrics.schema import Metric
-from pcfg_artifact.parsing.engine import LazyLeaves, leaf_charts
-from pcfg_artifact.parsing.masking import hidden_words, observed_leaves, preterminal_outside
+from pcfg_artifact.parsing.engine import LazyLeaves, leaf_outsides
+from pcfg_artifact.parsing.masking import hidden_words, observed_leaves
 from pcfg_artifact.parsing.masks import Masking, selected_channel
 from pcfg_artifact.parsing.options import DEFAULT, EngineOptions
 from pcfg_artifact.parsing.prefix.infix import infix_outside
@@ -50,9 +50,9 @@ def exact_predictions(grammar: PCFG, sentences: Sequence[MaskedSentence], maskin
     P(shows o | word w) multiplies what the context says.
     """
     leaves = LazyLeaves(lambda s: observed_leaves(grammar, sentences[s].seen, masking), len(sentences))
-    charts = leaf_charts(grammar, leaves, options)
-    return _posteriors(grammar, sentences, (preterminal_outside(grammar, chart)[sentence.positions]
-                                            for sentence, chart in zip(sentences, charts, strict=True)))
+    found = leaf_outsides(grammar, leaves, options)
+    return _posteriors(grammar, sentences, (outside[sentence.positions]
+                                            for sentence, outside in zip(sentences, found, strict=True)))
 
 
 def window_predictions(grammar: PCFG, sentences: Sequence[MaskedSentence], masking: Masking, window: int,

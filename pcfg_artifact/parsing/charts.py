@@ -127,7 +127,7 @@ class Chart:
         return span_maxima(self.length, self.offsets, self.entry_marginals)
 
     def leaf_outside(self, n_interminals: int) -> np.ndarray:
-        """(L, P) outside value of every pre-terminal at its word, each row scaled to sum to 1 (0 where nothing fits)."""
+        """(L, P) beta of every pre-terminal over its word, each row scaled to sum to 1 (0 where nothing fits)."""
         starts = np.arange(self.length)
         leaf_cells = cell_of(starts, starts + 1, self.length)
         outside = np.zeros((self.length, self.n_nonterminals - n_interminals))

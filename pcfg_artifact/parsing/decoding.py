@@ -12,9 +12,9 @@ from numba import njit
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.parsing.chart_index import cell_bounds, n_cells
-from pcfg_artifact.parsing.charts import Chart, SpanChart, entries_of
+from pcfg_artifact.parsing.charts import Chart, SpanChart, SpanScores, entries_of
 from pcfg_artifact.parsing.constraints import Constraints, all_forbidden, forbidden_cells
-from pcfg_artifact.parsing.engine import each_chart, leaves_of
+from pcfg_artifact.parsing.engine import each_chart, leaf_span_scores, leaves_of
 from pcfg_artifact.parsing.leaves import Sentence, word_ids
 from pcfg_artifact.parsing.options import DEFAULT, EngineOptions
 from pcfg_artifact.parsing.registry import engine_for
@@ -201,26 +201,30 @@ class Parse:
 
 def parses(grammar: PCFG, sentences: Sequence[Sequence[str]], options: EngineOptions = DEFAULT) -> Iterator[Parse]:
     """A parse for every sentence, given as words, in order."""
-    return with_retries(grammar, sentences, lambda chart, _, n_attempts: parse_of(chart, n_attempts), options)
+    def each(grammar: PCFG, ids: Sequence[np.ndarray], options: EngineOptions) -> Iterator[SpanScores | Chart]:
+        return leaf_span_scores(grammar, leaves_of(grammar, ids), options)
+
+    return with_retries(grammar, sentences, lambda chart, _, n_attempts: parse_of(chart, n_attempts), options, each)
 
 
-def with_retries(grammar: PCFG, sentences: Sequence[Sequence[str]], read: Callable[[Chart, np.ndarray, int], Result],
-                 options: EngineOptions = DEFAULT) -> Iterator[Result]:
-    """read(chart, word ids, n_attempts) of every sentence, given as words, in order."""
+def with_retries(grammar: PCFG, sentences: Sequence[Sequence[str]], read: Callable[[Any, np.ndarray, int], Result],
+                 options: EngineOptions = DEFAULT, each: Callable[..., Iterator[Chart | SpanScores]] = each_chart
+                 ) -> Iterator[Result]:
+    """read(chart, word ids, n_attempts) of every sentence, given as words, in order; `each` makes the charts."""
     for begin in range(0, len(sentences), AT_ONCE):
         block = sentences[begin:begin + AT_ONCE]
         ids = [grammar.encode(words) for words in block]
         found, failed = [], []
-        for s, chart in enumerate(each_chart(grammar, ids, options)):
+        for s, chart in enumerate(each(grammar, ids, options)):
             found.append(read(chart, ids[s], 1))
             if chart.log_prob == -np.inf:
                 failed.append(s)
         again = [grammar.encode(block[s], rare_below=RARE_BELOW) for s in failed]
-        for s, words, chart in zip(failed, again, each_chart(grammar, again, options), strict=True):
+        for s, words, chart in zip(failed, again, each(grammar, again, options), strict=True):
             found[s] = read(chart, words, 2 if chart.log_prob > -np.inf else 3)
         yield from found
 
 
-def parse_of(chart: SpanChart, n_attempts: int) -> Parse:
+def parse_of(chart: SpanChart | SpanScores, n_attempts: int) -> Parse:
     scores = chart.span_scores()
     return Parse(best_binary_tree(scores), scores, chart.log_prob, n_attempts)

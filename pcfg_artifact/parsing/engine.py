@@ -9,31 +9,31 @@ import numpy as np
 
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
-from pcfg_artifact.parsing.charts import Chart
+from pcfg_artifact.parsing.charts import Chart, SpanScores
 from pcfg_artifact.parsing.constraints import Constraints, Forbidden, all_forbidden
 from pcfg_artifact.parsing.leaves import Sentence, sentence_leaves
 from pcfg_artifact.parsing.options import DEFAULT, EngineOptions, Outside, Precision
-from pcfg_artifact.parsing.registry import engine_for
+from pcfg_artifact.parsing.registry import ReducingEngine, engine_for
 
 if TYPE_CHECKING:
     from pcfg_artifact.parsing.differentiable import RuleWeights
 
 
 def inside_outside(grammar: PCFG, sentences: Sequence[Sentence], backend: str = "auto", device: str = "cpu",
-                   outside: Outside = "pruned", dtype: Precision = "float64", n_threads: int | None = None,
+                   outside: Outside = "pruned", dtype: Precision = "auto", n_threads: int | None = None,
                    constraints: Sequence[Constraints] | None = None, weights: RuleWeights | None = None) -> list[Chart]:
     """A chart for every sentence (a list of words, or an array of word ids), in order; options as in EngineOptions.
 
     constraints: for each sentence, spans that its tree must have or may not have, {(i, j): True, (k, l, "NP"): False};
     where no tree keeps them the sentence has probability 0, log_prob = -inf.
-    With weights (differentiable.RuleWeights, for the engine `torch`) each is a WeightedChart of those weights: its
+    With weights (differentiable.RuleWeights; backend="torch") each is a WeightedChart of those weights: its
     log_weight can be differentiated by them, and it has the expected count of every rule.
     """
     options = EngineOptions(backend, device, outside, dtype, n_threads)
     if weights is None:
         return list(each_chart(grammar, sentences, options, constraints))
     if backend != "torch":
-        raise UsageError(f"weights are for the engine `torch`, found {backend!r}; say backend='torch'")
+        raise UsageError(f"weights are differentiated by torch, found backend={backend!r}; say backend='torch'")
     if constraints is not None:
         raise UsageError("weights and constraints were given, expected one of the two; a constrained sentence has no "
                          "gradient here")
@@ -56,6 +56,22 @@ def leaf_charts(grammar: PCFG, leaves: Sequence[np.ndarray], options: EngineOpti
     forbidden: entries that no tree of each sentence has (constraints.py makes them), or none at all.
     """
     return engine_for(grammar, options).charts(leaves, forbidden)
+
+
+def leaf_span_scores(grammar: PCFG, leaves: Sequence[np.ndarray], options: EngineOptions = DEFAULT
+                     ) -> Iterator[SpanScores | Chart]:
+    """What a Labelled-Recall tree needs of every sentence, in order; engines that reduce it themselves bring no more."""
+    engine = engine_for(grammar, options)
+    return engine.span_scores(leaves) if isinstance(engine, ReducingEngine) else engine.charts(leaves)
+
+
+def leaf_outsides(grammar: PCFG, leaves: Sequence[np.ndarray], options: EngineOptions = DEFAULT,
+                  forbidden: Sequence[Forbidden] = ()) -> Iterator[np.ndarray]:
+    """(L, P) for each sentence: beta of every pre-terminal over every word, each row scaled to sum to 1, or 0."""
+    engine = engine_for(grammar, options)
+    if isinstance(engine, ReducingEngine):
+        return engine.leaf_outside(leaves, forbidden)
+    return (chart.leaf_outside(grammar.n_interminals) for chart in engine.charts(leaves, forbidden))
 
 
 def log_probabilities(grammar: PCFG, sentences: Sequence[Sentence], options: EngineOptions = DEFAULT,

@@ -14,10 +14,9 @@ import numpy as np
 
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
-from pcfg_artifact.parsing.chart_index import cell_of
 from pcfg_artifact.parsing.charts import Chart
 from pcfg_artifact.parsing.constraints import Constraints, forbidden_entries
-from pcfg_artifact.parsing.engine import LazyLeaves, each_chart, leaf_charts
+from pcfg_artifact.parsing.engine import LazyLeaves, leaf_outsides, leaves_of
 from pcfg_artifact.parsing.leaves import Sentence, emissions, sentence_leaves, word_ids
 from pcfg_artifact.parsing.masks import Masking, hide, selected_channel, visible_channel
 from pcfg_artifact.parsing.options import DEFAULT, EngineOptions
@@ -38,13 +37,14 @@ def masked_word_distribution(grammar: PCFG, sentence: Sentence, masked: Sequence
         if not 0 <= position < len(sentence):
             raise UsageError(f"masked position {position} is outside the sentence; expected 0 to {len(sentence) - 1}")
     leaves = sentence_leaves(grammar, sentence, masked)
-    chart = next(leaf_charts(grammar, [leaves], options, [forbidden_entries(grammar, len(leaves), constraints or {})]))
-    return word_distributions(grammar, chart)[masked]
+    forbidden = [forbidden_entries(grammar, len(leaves), constraints or {})]
+    return _distributions(grammar, next(leaf_outsides(grammar, [leaves], options, forbidden)))[masked]
 
 
 def one_mask_distributions(grammar: PCFG, sentence: Sentence, options: EngineOptions = DEFAULT) -> np.ndarray:
     """(L, n_words): at every position, the probability of every word given all the other words, from one pass."""
-    return word_distributions(grammar, next(each_chart(grammar, [sentence], with_all_outside(options))))
+    leaves = leaves_of(grammar, [sentence])
+    return _distributions(grammar, next(leaf_outsides(grammar, leaves, with_all_outside(options))))
 
 
 def with_all_outside(options: EngineOptions) -> EngineOptions:
@@ -52,28 +52,16 @@ def with_all_outside(options: EngineOptions) -> EngineOptions:
     return replace(options, outside="full")
 
 
-def preterminal_outside(grammar: PCFG, chart: Chart) -> np.ndarray:
-    """(L, P) beta(A, t, t+1) of every position, each row scaled to sum to 1 (0 where nothing fits)."""
-    starts = np.arange(chart.length)
-    leaf_cells = cell_of(starts, starts + 1, chart.length)
-    begins, ends = chart.offsets[leaf_cells], chart.offsets[leaf_cells + 1]
-    outside = np.zeros((chart.length, grammar.n_preterminals))
-    for t, (begin, end) in enumerate(zip(begins, ends, strict=True)):
-        values, symbols = chart.outside[begin:end], chart.symbols[begin:end] - grammar.n_interminals
-        if chart.is_log:
-            peak = values.max(initial=-np.inf)
-            values = np.exp(values - (peak if peak > -np.inf else 0.0))
-        total = values.sum()
-        outside[t, symbols] = values / total if total > 0 else 0.0
-    return outside
-
-
 def word_distributions(grammar: PCFG, chart: Chart) -> np.ndarray:
     """(L, n_words): proportional to the sum over A of P(A -> w) beta(A, t, t+1)."""
+    return _distributions(grammar, chart.leaf_outside(grammar.n_interminals))
+
+
+def _distributions(grammar: PCFG, outside: np.ndarray) -> np.ndarray:
+    """The same from the outside values of pre-terminals (L, P)."""
     head, word = grammar.lexical.T
-    outside = preterminal_outside(grammar, chart)
-    weights = np.zeros((chart.length, grammar.n_words))
-    for t in range(chart.length):
+    weights = np.zeros((len(outside), grammar.n_words))
+    for t in range(len(outside)):
         contributions = outside[t, head - grammar.n_interminals] * grammar.lexical_prob
         weights[t] = np.bincount(word, contributions, minlength=grammar.n_words)
     total = weights.sum(axis=1, keepdims=True)
@@ -86,10 +74,10 @@ def word_distributions(grammar: PCFG, chart: Chart) -> np.ndarray:
 def one_mask_log_probs(grammar: PCFG, sentences: Sequence[Sentence], options: EngineOptions = DEFAULT
                        ) -> Iterator[np.ndarray]:
     """(L,) per sentence: log probability of each word given all the other words; -inf where it is 0."""
-    charts = each_chart(grammar, sentences, with_all_outside(options))
-    for sentence, chart in zip(sentences, charts, strict=True):
+    found = leaf_outsides(grammar, leaves_of(grammar, sentences), with_all_outside(options))
+    for sentence, outside in zip(sentences, found, strict=True):
         words = word_ids(grammar, sentence)
-        yield _log_probs(grammar, chart, words, np.full(len(words), -1), np.arange(len(words)))
+        yield _log_probs(grammar, outside, words, np.full(len(words), -1), np.arange(len(words)))
 
 
 def masked_log_probs(grammar: PCFG, sentences: Sequence[Sentence], masking: Masking, seed: int,
@@ -104,9 +92,8 @@ def masked_log_probs(grammar: PCFG, sentences: Sequence[Sentence], masking: Mask
     hidden = [hidden_words(grammar, sentence, masking, seed, index)
               for sentence, index in zip(sentences, indices, strict=True)]
     leaves = LazyLeaves(lambda s: observed_leaves(grammar, hidden[s][1], masking), len(hidden))
-    charts = leaf_charts(grammar, leaves, options)
-    for (words, seen, positions), chart in zip(hidden, charts, strict=True):
-        yield _log_probs(grammar, chart, words, seen, positions)
+    for (words, seen, positions), outside in zip(hidden, leaf_outsides(grammar, leaves, options), strict=True):
+        yield _log_probs(grammar, outside, words, seen, positions)
 
 
 def hidden_words(grammar: PCFG, sentence: Sentence, masking: Masking, seed: int, index: int
@@ -129,14 +116,15 @@ def observed_leaves(grammar: PCFG, seen: np.ndarray, masking: Masking) -> np.nda
     return leaves
 
 
-def _log_probs(grammar: PCFG, chart: Chart, words: np.ndarray, seen: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """Log probability of the true words at selected positions.
+def _log_probs(grammar: PCFG, outside: np.ndarray, words: np.ndarray, seen: np.ndarray, positions: np.ndarray
+               ) -> np.ndarray:
+    """Log probability of the true words at selected positions, from the outside values of pre-terminals (L, P).
 
     The sum over all words w of P(shows o | w) x(w), where x(w) is the sum over A of P(A -> w) beta(A), needs only x(o)
     and the sum of x.
     """
     table = emissions(grammar)
-    outside = preterminal_outside(grammar, chart)[positions]
+    outside = outside[positions]
     x_true = (table.of(words[positions]) * outside).sum(axis=1)
     x_any = outside @ table.any_word
     shown, channel = seen[positions], selected_channel(grammar.n_words)

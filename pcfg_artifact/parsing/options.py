@@ -8,22 +8,22 @@ from typing import Literal, get_args
 from pcfg_artifact.errors import UsageError
 
 Outside = Literal["pruned", "full"]
-Precision = Literal["float64", "float32"]
+Precision = Literal["auto", "float64", "float32"]
 
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """backend: name of an engine (registry.py); "auto" is "cpu", or "torch" where device is another than the CPU.
+    """backend: name of an engine (registry.py); "auto" is "cpu", or "gpu" where device is another than the CPU.
 
     outside: "pruned" gives beta where alpha is not 0, "full" gives beta of every non-terminal of the right type.
-    device and dtype are for "torch"; n_threads is for "cpu" (None: all cores).  Stages take "cpu" whatever the
-    machine: bringing a chart from a GPU to Python costs more than computing it on the CPU.
+    device and dtype are for "gpu", whose device "cpu" is the first GPU; dtype "auto" is float64 where the GPU has it at
+    half rate, and float32 with exponents elsewhere.  n_threads is for "cpu" (None: all cores).
     """
 
     backend: str = "auto"
     device: str = "cpu"
     outside: Outside = "pruned"
-    dtype: Precision = "float64"
+    dtype: Precision = "auto"
     n_threads: int | None = None
 
     def __post_init__(self) -> None:

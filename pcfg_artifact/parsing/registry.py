@@ -6,13 +6,14 @@ A new engine is a class with the three methods of `Engine` and one entry in ENGI
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from importlib.util import find_spec
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
-from pcfg_artifact.parsing.charts import Chart
+from pcfg_artifact.parsing.charts import Chart, SpanScores
 from pcfg_artifact.parsing.constraints import Forbidden
 from pcfg_artifact.parsing.options import EngineOptions
 
@@ -52,6 +53,19 @@ class Engine(Protocol):
         ...
 
 
+@runtime_checkable
+class ReducingEngine(Engine, Protocol):
+    """An engine that is asked for what is read of charts, because a whole chart is far away."""
+
+    def span_scores(self, leaves: Sequence[np.ndarray], forbidden: Sequence[Forbidden] = ()) -> Iterator[SpanScores]:
+        """The largest marginal of every span."""
+        ...
+
+    def leaf_outside(self, leaves: Sequence[np.ndarray], forbidden: Sequence[Forbidden] = ()) -> Iterator[np.ndarray]:
+        """(L, P) beta of every pre-terminal over every word, each row scaled to sum to 1 (0 where nothing fits)."""
+        ...
+
+
 # Each is imported only when it is chosen: torch takes seconds to load.
 
 
@@ -65,12 +79,15 @@ def _cpu(grammar: PCFG, options: EngineOptions) -> Engine:
     return CpuEngine(grammar, options)
 
 
-def _torch(grammar: PCFG, options: EngineOptions) -> Engine:
-    from pcfg_artifact.parsing.torch_engine import TorchEngine
-    return TorchEngine(grammar, options)
+def _gpu(grammar: PCFG, options: EngineOptions) -> Engine:
+    if find_spec("triton") is None:
+        raise UsageError("the engine `gpu` needs Triton, which comes with torch's CUDA build (the default on Linux) and "
+                         "is not installed here; use the engine `cpu`")
+    from pcfg_artifact.parsing.gpu.engine import GpuEngine
+    return GpuEngine(grammar, options)
 
 
-ENGINES: dict[str, Callable[[PCFG, EngineOptions], Engine]] = {"reference": _reference, "cpu": _cpu, "torch": _torch}
+ENGINES: dict[str, Callable[[PCFG, EngineOptions], Engine]] = {"reference": _reference, "cpu": _cpu, "gpu": _gpu}
 
 
 def backends() -> tuple[str, ...]:
@@ -82,7 +99,7 @@ def engine_for(grammar: PCFG, options: EngineOptions) -> Engine:
     """The engine that the options name."""
     backend = options.backend
     if backend == AUTO:
-        backend = "cpu" if options.device == "cpu" else "torch"
+        backend = "cpu" if options.device == "cpu" else "gpu"
     if backend not in ENGINES:
         raise UsageError(f"backend {backend!r} is unknown; expected one of {', '.join(backends())}")
     return ENGINES[backend](grammar, options)

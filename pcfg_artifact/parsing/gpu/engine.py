@@ -291,10 +291,10 @@ class GpuEngine:
         alpha, beta = (torch.where(is_typed, chart.flatten(0, 1)[rows], 0.0).double() for chart in (run.alpha, run.beta))
         is_entry = (alpha > 0) | (beta > 0) if self.is_full else alpha > 0
         cell, symbol = torch.nonzero(is_entry, as_tuple=True)
-        logs = (torch.log(values[cell, symbol]) + LN_2 * exponents.flatten()[rows][cell].double()
-                for values, exponents in ((alpha, run.exponents), (beta, run.outside_exponents)))
-        symbol = torch.where(is_word[cell, 0], symbol + n_interminals, symbol)
-        return is_entry.sum(dim=1), symbol.to(torch.int32), *logs
+        logs = [torch.log(values[cell, symbol]) + LN_2 * exponents.flatten()[rows][cell].double()
+                for values, exponents in ((alpha, run.exponents), (beta, run.outside_exponents))]
+        numbered = torch.where(is_word[cell, 0], symbol + n_interminals, symbol)  # as in the grammar
+        return is_entry.sum(dim=1), numbered.to(torch.int32), *logs
 
     def _charts(self, sentences: list[Sentence], results: list[np.ndarray]) -> list[Chart]:
         log_probs, counts, symbols, inside, outside = results
