@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from pcfg_artifact.parsing.torch_engine import TorchEngine
 
 from benchmarks.useful_work import multiply_adds
 from pcfg_artifact.grammar.learning import learn_pcfg
@@ -29,7 +30,6 @@ from pcfg_artifact.parsing.differentiable import RuleWeights, leaf_weights, log_
 from pcfg_artifact.parsing.engine import inside_outside
 from pcfg_artifact.parsing.leaves import sentence_leaves
 from pcfg_artifact.parsing.options import EngineOptions
-from pcfg_artifact.parsing.torch_engine import TorchEngine
 from pcfg_artifact.system.machine import peak_memory_mb, reset_peak_memory, single_thread
 from pcfg_artifact.system.random_streams import stream
 from pcfg_artifact.tools.arguments import load_treebank

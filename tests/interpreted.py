@@ -28,7 +28,8 @@ class _Kept:
 
 
 def _patch_once(fn: FunctionType) -> _Kept:
-    modules = tuple(sorted(name for name, value in fn.__globals__.items() if isinstance(value, ModuleType) and value in (language, language.core)))
+    modules = tuple(sorted(name for name, value in fn.__globals__.items()
+                           if isinstance(value, ModuleType) and value in (language, language.core)))
     if modules not in _patched:
         _patch_lang(fn)
         _patched.add(modules)

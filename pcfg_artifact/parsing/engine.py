@@ -60,7 +60,7 @@ def leaf_charts(grammar: PCFG, leaves: Sequence[np.ndarray], options: EngineOpti
 
 def leaf_span_scores(grammar: PCFG, leaves: Sequence[np.ndarray], options: EngineOptions = DEFAULT
                      ) -> Iterator[SpanScores | Chart]:
-    """What a Labelled-Recall tree needs of every sentence, in order; engines that reduce it themselves bring no more."""
+    """What a Labelled-Recall tree needs of every sentence, in order; engines that can reduce it bring no more."""
     engine = engine_for(grammar, options)
     return engine.span_scores(leaves) if isinstance(engine, ReducingEngine) else engine.charts(leaves)
 

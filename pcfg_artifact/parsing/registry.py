@@ -5,9 +5,11 @@ A new engine is a class with the three methods of `Engine` and one entry in ENGI
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from typing import NamedTuple, Protocol, runtime_checkable
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -81,13 +83,26 @@ def _cpu(grammar: PCFG, options: EngineOptions) -> Engine:
 
 def _gpu(grammar: PCFG, options: EngineOptions) -> Engine:
     if find_spec("triton") is None:
-        raise UsageError("the engine `gpu` needs Triton, which comes with torch's CUDA build (the default on Linux) and "
-                         "is not installed here; use the engine `cpu`")
+        raise UsageError("the engine `gpu` needs Triton, which comes with torch's CUDA build (the default on Linux) "
+                         "and is not installed here; use the engine `cpu`")
     from pcfg_artifact.parsing.gpu.engine import GpuEngine
     return GpuEngine(grammar, options)
 
 
 ENGINES: dict[str, Callable[[PCFG, EngineOptions], Engine]] = {"reference": _reference, "cpu": _cpu, "gpu": _gpu}
+
+
+_left_to_cpu: WeakKeyDictionary[PCFG, Counter[str]] = WeakKeyDictionary()
+
+
+def leave_to_cpu(grammar: PCFG, why: str, n: int) -> None:
+    """Count sentences that an engine could not hold and gave to the engine `cpu`."""
+    _left_to_cpu.setdefault(grammar, Counter())[why] += n
+
+
+def sentences_left_to_cpu(grammar: PCFG) -> dict[str, int]:
+    """How many sentences of a grammar other engines have left to the engine `cpu` so far, by reason."""
+    return dict(_left_to_cpu.get(grammar, {}))
 
 
 def backends() -> tuple[str, ...]:

@@ -81,6 +81,7 @@ class MarginalsConfig:
     n_train: Count  # treebank training sentences, from the first
     n_masked: Count  # validation sentences whose masked words are predicted exactly
     mask_max_length: Count  # words; the exact optimum costs their cube
+    backend: Literal["auto", "cpu", "gpu"]  # auto: gpu where the device is one and is expected to be faster
 
 
 @dataclass(frozen=True, config=CLOSED)

@@ -11,6 +11,7 @@ from pcfg_artifact.approximation.scores import TABLE, Trial, costs
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.grammar.sampling import sample_trees
 from pcfg_artifact.metrics.schema import Metric
+from pcfg_artifact.parsing.gpu.arithmetic import stage_options
 from pcfg_artifact.run.inputs import Inputs
 from pcfg_artifact.run.sections import ApproximateConfig
 from pcfg_artifact.run.stage_folder import StageDir
@@ -55,8 +56,10 @@ def variant_tables(cfg: ApproximateConfig, grammar: PCFG, train: list[Tree], tes
     drawn = sample_trees(grammar, cfg.n_drawn, derive_seed(cfg.seed, "approximate", "drawn"), cfg.max_drawn_length)
     out.facts.setdefault("draws rejected as too long", []).append(drawn.n_rejected)
     sentences = list(drawn.tokens.rows())
-    trial = Trial(grammar, test, sentences, n_threads)
-    small_trial = Trial(grammar, test[:cfg.n_ablation_test], sentences[:cfg.n_ablation_drawn], n_threads)
+    options = stage_options(grammar, [*(len(tree.words()) for tree in test), *map(len, sentences)], machine.device,
+                            n_threads)
+    trial = Trial(grammar, test, sentences, options)
+    small_trial = Trial(grammar, test[:cfg.n_ablation_test], sentences[:cfg.n_ablation_drawn], options)
 
     learned = rows.learn_correlations(grammar, [tree.words() for tree in train], cfg.n_projected, n_threads,
                                       progress)

@@ -16,10 +16,12 @@ from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.parsing.baselines import BASELINES
 from pcfg_artifact.parsing.chart_index import cell_bounds
 from pcfg_artifact.parsing.decoding import Parse, parses
+from pcfg_artifact.parsing.gpu.arithmetic import stage_options
 from pcfg_artifact.parsing.latent_engine import latent_parses
 from pcfg_artifact.parsing.masking import masked_log_probs, one_mask_log_probs, perplexity
 from pcfg_artifact.parsing.masks import NAMED_MASKS
 from pcfg_artifact.parsing.options import EngineOptions
+from pcfg_artifact.parsing.registry import sentences_left_to_cpu
 from pcfg_artifact.parsing.scoring import CONVENTIONS, gold_spans, span_f1
 from pcfg_artifact.probing.settings import SAMPLED, TREEBANK, WIDEST
 from pcfg_artifact.run.inputs import Inputs
@@ -45,6 +47,9 @@ def run(cfg: MarginalsConfig, inputs: Inputs, out: StageDir, machine: Machine) -
     for split in ("probe_train", "probe_test"):
         sentences[split] = [[grammar.words[w] for w in row] for row in inputs.sentences(split).rows()]
     missing = [split for split in sentences if not out.has(f"{split}/log_probs.npy")]
+    lengths = [len(words) for split in missing for words in sentences[split] if len(words) <= cfg.max_length]
+    options = stage_options(grammar, lengths, machine.device, machine.n_workers, cfg.backend)
+    out.facts["engine"] = options.backend
     latent = None
     if cfg.target == "latent" and {"train", "test"} & set(missing):
         variant = inputs["grammar"].json("sizes")["variant"]
@@ -52,7 +57,7 @@ def run(cfg: MarginalsConfig, inputs: Inputs, out: StageDir, machine: Machine) -
     for split in missing:
         limit = cfg.n_train if split == "train" else len(sentences[split])
         write_scores(split, grammar, latent if split in trees else None, sentences[split], limit, cfg.max_length, out,
-                     machine)
+                     machine, options)
     trees["probe_test"] = [unbinarise(tree) for tree in inputs.sampled_trees("probe_test")]
     metrics: list[Metric] = []
     for setting, name in SCORED.items():
@@ -62,10 +67,11 @@ def run(cfg: MarginalsConfig, inputs: Inputs, out: StageDir, machine: Machine) -
         found = parsing_metrics(trees[split], out.ragged(f"{split}/spans"), out.array(f"{split}/attempts"), rng)
         metrics += [metric.at(setting=setting.name, seed=cfg.seed) for metric in found]
     out.write_metrics([*metrics, *optimum_metrics(grammar, inputs.sentences("validation"), cfg, machine)])
+    out.facts["sentences left to the engine cpu"] = sentences_left_to_cpu(grammar)
 
 
 def write_scores(split: str, grammar: PCFG, latent: LatentPCFG | None, sentences: Sequence[list[str]], limit: int,
-                 max_length: int, out: StageDir, machine: Machine) -> None:
+                 max_length: int, out: StageDir, machine: Machine, options: EngineOptions) -> None:
     """`<split>/`, of the first `limit` sentences of at most `max_length` words; others are left out.
 
     span_scores: a row per sentence, in the order of cell_bounds, empty where left out or without probability; by the
@@ -76,7 +82,7 @@ def write_scores(split: str, grammar: PCFG, latent: LatentPCFG | None, sentences
     chosen = np.flatnonzero([len(words) <= max_length for words in sentences])[:limit]
     scores, spans = [np.zeros(0)] * len(sentences), [np.zeros(0)] * len(sentences)
     attempts, log_probs = np.zeros(len(sentences), np.uint8), np.full(len(sentences), np.nan)
-    found = scored_parses(grammar, latent, [sentences[s] for s in chosen], machine)
+    found = scored_parses(grammar, latent, [sentences[s] for s in chosen], machine, options)
     shown = progress(found, total=len(chosen), desc=f"marginals of {split}")
     for s, (parse, span_scores) in zip(chosen, shown, strict=True):
         attempts[s], log_probs[s] = parse.n_attempts, parse.log_prob
@@ -93,13 +99,12 @@ def write_scores(split: str, grammar: PCFG, latent: LatentPCFG | None, sentences
     out.facts[f"{split} sentences/s"] = len(chosen) / (time.monotonic() - started)
 
 
-def scored_parses(grammar: PCFG, latent: LatentPCFG | None, sentences: Sequence[list[str]], machine: Machine
-                  ) -> Iterator[tuple[Parse, np.ndarray | None]]:
+def scored_parses(grammar: PCFG, latent: LatentPCFG | None, sentences: Sequence[list[str]], machine: Machine,
+                  options: EngineOptions) -> Iterator[tuple[Parse, np.ndarray | None]]:
     """The PCFG's parse of every sentence, and the span scores to probe for; None where their estimate is negative."""
     if machine.executor is not None:
         chunks = [sentences[start:start + CHUNK] for start in range(0, len(sentences), CHUNK)]
         return chain.from_iterable(run_ordered(parse_chunk, chunks, (grammar, latent), machine.executor))
-    options = EngineOptions(n_threads=machine.n_workers)
     if latent is None:
         return ((parse, parse.scores) for parse in parses(grammar, sentences, options))
     return ((parse, None if chart.is_negative else chart.span_scores())
@@ -109,7 +114,7 @@ def scored_parses(grammar: PCFG, latent: LatentPCFG | None, sentences: Sequence[
 def parse_chunk(grammars: tuple[PCFG, LatentPCFG | None], sentences: Sequence[list[str]]
                 ) -> list[tuple[Parse, np.ndarray | None]]:
     """In a worker of a cluster."""
-    return list(scored_parses(*grammars, sentences, Machine("cpu", 1)))
+    return list(scored_parses(*grammars, sentences, Machine("cpu", 1), EngineOptions(n_threads=1)))
 
 
 def parsing_metrics(trees: Sequence[Tree], spans: Ragged, attempts: np.ndarray, rng: np.random.Generator
@@ -138,7 +143,8 @@ def optimum_metrics(grammar: PCFG, validation: Ragged, cfg: MarginalsConfig, mac
     """Exact perplexity of masked words: the floor for every model, under masks of the kind they are validated with."""
     chosen = np.flatnonzero(validation.lengths <= cfg.mask_max_length)[:cfg.n_masked].tolist()
     sentences = [np.asarray(validation.row(s), np.int64) for s in chosen]
-    log_probs = {("exact", masks): exact_log_probs(grammar, masks, sentences, chosen, cfg.seed, machine)
+    options = stage_options(grammar, map(len, sentences), machine.device, machine.n_workers, cfg.backend)
+    log_probs = {("exact", masks): exact_log_probs(grammar, masks, sentences, chosen, cfg.seed, machine, options)
                  for masks in (ONE_MASK, *NAMED_MASKS)}
     log_probs["unigram", ""] = iter([np.log(unigram_probabilities(grammar, sentences))])
     for (model, masks), found in log_probs.items():
@@ -148,13 +154,12 @@ def optimum_metrics(grammar: PCFG, validation: Ragged, cfg: MarginalsConfig, mac
 
 
 def exact_log_probs(grammar: PCFG, masks: str, sentences: Sequence[np.ndarray], indices: Sequence[int], seed: int,
-                    machine: Machine) -> Iterator[np.ndarray]:
+                    machine: Machine, options: EngineOptions) -> Iterator[np.ndarray]:
     """Exact log probability of the masked words of every sentence."""
     if machine.executor is not None:
         starts = range(0, len(sentences), CHUNK)
         chunks = [(sentences[start:start + CHUNK], indices[start:start + CHUNK]) for start in starts]
         return chain.from_iterable(run_ordered(predict_chunk, chunks, (grammar, masks, seed), machine.executor))
-    options = EngineOptions(n_threads=machine.n_workers)
     if masks == ONE_MASK:
         return one_mask_log_probs(grammar, sentences, options)
     return masked_log_probs(grammar, sentences, NAMED_MASKS[masks], seed, indices, options)
@@ -163,4 +168,4 @@ def exact_log_probs(grammar: PCFG, masks: str, sentences: Sequence[np.ndarray], 
 def predict_chunk(about: tuple[PCFG, str, int], chunk: tuple[Sequence[np.ndarray], Sequence[int]]) -> list[np.ndarray]:
     """In a worker of a cluster."""
     grammar, masks, seed = about
-    return list(exact_log_probs(grammar, masks, *chunk, seed, Machine("cpu", 1)))
+    return list(exact_log_probs(grammar, masks, *chunk, seed, Machine("cpu", 1), EngineOptions(n_threads=1)))

@@ -31,8 +31,8 @@ from pcfg_artifact.mlm.model_card import masked_distance, model_card, next_word_
 from pcfg_artifact.mlm.next_word_comparison import next_word_gaps, unigram_next_word_loss
 from pcfg_artifact.mlm.objectives import config_of
 from pcfg_artifact.mlm.tokenizer import check_vocabulary
+from pcfg_artifact.parsing.gpu.arithmetic import stage_options
 from pcfg_artifact.parsing.masks import NAMED_MASKS, Masking
-from pcfg_artifact.parsing.options import EngineOptions
 from pcfg_artifact.run.inputs import Inputs
 from pcfg_artifact.run.sections import PretrainConfig
 from pcfg_artifact.run.stage_folder import RaggedWriter, StageDir
@@ -212,7 +212,8 @@ def exact_rows(grammar: PCFG, masked: Sequence[exact_comparison.MaskedSentence],
     name = f"exact/{masks.replace(' ', '_')}"
     if not out.has(f"{name}.npy"):
         found = exact_comparison.exact_predictions(grammar, masked, NAMED_MASKS[masks],
-                                                   EngineOptions(n_threads=machine.n_workers))
+                                                   stage_options(grammar, [len(s.words) for s in masked],
+                                                                 machine.device, machine.n_workers))
         rows = list(progress(found, total=len(masked), desc=f"exact, {masks}"))
         out.write_array(name, np.concatenate(rows).astype(np.float32))
     ends = np.cumsum([len(s.positions) for s in masked])

@@ -79,7 +79,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--evalb", type=named_path, metavar="DIR",
                         help="--labelled, and write gold and predicted trees there as evalb reads them")
     parser.add_argument("--backend", choices=backends(), default="auto", help="engine (auto)")
-    parser.add_argument("--device", default="cpu", help="cpu, or cuda for the torch engine (cpu)")
+    parser.add_argument("--device", default="cpu",
+                        help="cpu, or cuda: the engine gpu where it is expected to be faster (cpu)")
     parser.add_argument("--seed", type=int, default=0, help="of the random trees (0)")
 
 
@@ -137,7 +138,7 @@ def _trees(grammar: PCFG, latent: LatentPCFG | None, sentences: Sequence[list[st
     if args.kbest is not None:
         yield from best_trees(grammar, sentences, args)
     elif latent is not None:
-        found = latent_parses(latent, sentences, engine_options(args))
+        found = latent_parses(latent, sentences, engine_options(args, grammar, sentences))
         for words, (plain, chart) in zip(sentences, found, strict=True):
             tree = labelled_tree(grammar, chart, words)
             yield Scored(tree, 0 if tree is None else plain.n_attempts, plain.log_prob)

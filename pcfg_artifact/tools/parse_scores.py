@@ -80,9 +80,10 @@ def predicted_spans(grammar: PCFG, latent: LatentPCFG | None, gold: Sequence[Tre
                     ) -> tuple[dict[str, Sequence[Iterable[Span]]], Counter[int], int | None]:
     """Spans of every tree by parser, how often each sentence was tried, and latent estimates that are not positive."""
     sentences = [tree.words() for tree in gold]
+    options = engine_options(args, grammar, sentences)
     found: Iterator[tuple[Parse, LatentChart | None]] = (
-        ((parse, None) for parse in parses(grammar, sentences, engine_options(args))) if latent is None
-        else latent_parses(latent, sentences, engine_options(args)))
+        ((parse, None) for parse in parses(grammar, sentences, options)) if latent is None
+        else latent_parses(latent, sentences, options))
     attempts: Counter[int] = Counter()
     plain_spans, latent_spans, n_not_positive = [], [], 0
     for plain, chart in progress(found, total=len(sentences), desc="parsing"):

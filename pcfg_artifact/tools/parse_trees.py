@@ -25,8 +25,10 @@ from pcfg_artifact.parsing.decoding import (
     with_retries,
 )
 from pcfg_artifact.parsing.engine import each_chart
+from pcfg_artifact.parsing.gpu.arithmetic import stage_options
 from pcfg_artifact.parsing.options import EngineOptions
 from pcfg_artifact.parsing.tree_posterior import SpanEntropies
+from pcfg_artifact.system.machine import available_cores
 from pcfg_artifact.treebank.binarise import unbinarise
 from pcfg_artifact.treebank.tree import Tree
 
@@ -81,8 +83,10 @@ def retried(attempts: Counter[int], otherwise: str = "right-branching") -> str:
             f"{attempts[3]:,} still so with words seen {RARE_BELOW} times or less taken as unknown ({otherwise})")
 
 
-def engine_options(args: argparse.Namespace) -> EngineOptions:
-    """The engine that --backend and --device ask for."""
+def engine_options(args: argparse.Namespace, grammar: PCFG, sentences: Sequence[Sequence[str]]) -> EngineOptions:
+    """The engine that --backend and --device ask for; of a GPU's, the faster one."""
+    if args.backend == "auto":
+        return stage_options(grammar, map(len, sentences), args.device, available_cores())
     return EngineOptions(backend=args.backend, device=args.device)
 
 
@@ -96,7 +100,8 @@ def recall_trees(grammar: PCFG, sentences: Sequence[list[str]], args: argparse.N
                       nodes=node_marginals(grammar, chart, tree) if with_marginals else [],
                       entropies=SpanEntropies.of(grammar, chart) if with_entropy else None)
 
-    for words, found in zip(sentences, with_retries(grammar, sentences, read, engine_options(args)), strict=True):
+    scored = with_retries(grammar, sentences, read, engine_options(args, grammar, sentences))
+    for words, found in zip(sentences, scored, strict=True):
         yield found if found.tree is None else found._replace(tree=with_words(found.tree, words))
 
 
@@ -120,7 +125,7 @@ def best_trees(grammar: PCFG, sentences: Sequence[list[str]], args: argparse.Nam
 def original_trees(grammar: PCFG, sentences: Sequence[list[str]], args: argparse.Namespace) -> Iterator[Scored]:
     """The most probable trees of the grammar as it was written, or as the treebank behind it has them."""
     form = None if grammar.written is None else normal_form(grammar.written)
-    options = engine_options(args)
+    options = engine_options(args, grammar, sentences)
     for words in sentences:
         if not words:
             yield Scored(None, 0)
@@ -133,7 +138,7 @@ def original_trees(grammar: PCFG, sentences: Sequence[list[str]], args: argparse
 
 def viterbi_trees(grammar: PCFG, sentences: Sequence[list[str]], args: argparse.Namespace, *, with_marginals: bool
                   ) -> Iterator[Scored]:
-    options = engine_options(args)
+    options = engine_options(args, grammar, sentences)
     for words in sentences:
         ids, best, tree, n_attempts = viterbi_tree(grammar, words, options)
         if not words:

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from pcfg_artifact.parsing.torch_engine import TorchEngine
 from transformers import RobertaConfig, RobertaForMaskedLM
 
 from pcfg_artifact.constructions.relative import RelativeInsideOutside
@@ -21,7 +22,6 @@ from pcfg_artifact.mlm.tokenizer import build_tokenizer
 from pcfg_artifact.parsing.engine import inside_outside
 from pcfg_artifact.parsing.masks import Masking
 from pcfg_artifact.parsing.options import EngineOptions
-from pcfg_artifact.parsing.torch_engine import TorchEngine
 from pcfg_artifact.probing.attention_heads import head_statistics
 from pcfg_artifact.probing.linear_probe import LinearProbe
 from pcfg_artifact.probing.probes import build_probes

@@ -41,7 +41,13 @@ class Blocks(NamedTuple):
 
 
 GPU_BLOCKS = Blocks(cells=4, sum_cells=4, pairs=64, symbols=128)
-INTERPRETER_BLOCKS = Blocks(cells=64, sum_cells=64, pairs=32, symbols=32)  # few programs: each is slow
+
+
+def interpreter_blocks(rules: DeviceRules) -> Blocks:
+    """Few programs, because each is slow, and no larger than there is work for them."""
+    pairs = min(triton.next_power_of_2(max(rules.pairs.n, rules.word_pairs.n, rules.right_edges.n, 1)), 1024)
+    return Blocks(cells=64 if pairs <= 128 else 16, sum_cells=64, pairs=pairs,
+                  symbols=min(triton.next_power_of_2(rules.row_size), 1024))
 
 
 class Rows(NamedTuple):
@@ -168,8 +174,8 @@ class BatchPass:
         scores = torch.zeros((self.n_sentences, self.n_cells), dtype=torch.float64, device=self.device)
         for width in range(1, self.longest + 1):
             self._launch(kernels.largest_marginals, width, 1, self.blocks.cells, self.alpha, self.exponents, self.beta,
-                         self.outside_exponents, self.first, self.lengths, z, z_exponents, scores, self.n_sentences, self.longest,
-                         width, self._n_symbols(width), self.rules.row_size, BLOCK_S=self.blocks.symbols)
+                         self.outside_exponents, self.first, self.lengths, z, z_exponents, scores, self.n_sentences,
+                         self.longest, width, self._n_symbols(width), self.rules.row_size, BLOCK_S=self.blocks.symbols)
         return scores
 
     def leaf_outside(self) -> torch.Tensor:
@@ -200,15 +206,15 @@ class BatchPass:
 
     def _multiply(self, pairs: Pairs, width: int, first_u: int, last_u: int, is_best: bool) -> None:
         self._launch(kernels.multiply_pairs, width, triton.cdiv(pairs.n, self.blocks.pairs), self.blocks.cells,
-                     self.alpha, self.exponents, self.first, self.lengths, self.status, pairs.left, pairs.right, self.scratch,
-                     self.scratch_exponents, self.n_sentences, self.longest, width, first_u, last_u, pairs.n,
-                     self.rules.n_columns, self.rules.row_size, TINY=self.form.tiny, IS_BEST=is_best,
+                     self.alpha, self.exponents, self.first, self.lengths, self.status, pairs.left, pairs.right,
+                     self.scratch, self.scratch_exponents, self.n_sentences, self.longest, width, first_u, last_u,
+                     pairs.n, self.rules.n_columns, self.rules.row_size, TINY=self.form.tiny, IS_BEST=is_best,
                      BLOCK_U=SPLITS, BLOCK_Q=self.blocks.pairs)
 
     def _sum(self, row_sum: RowSum, width: int, out: Rows, terms: Rows | None,
              edges: tuple[torch.Tensor, torch.Tensor, int, int, int, int] | None = None,
              root: torch.Tensor | None = None, is_pruned: bool = False, is_best: bool = False) -> None:
-        """edges: a chart and its exponents, the width of the spans beside the words, and where these lie (sum_rows)."""
+        """edges: a chart and its exponents, the width of the spans beside the words, and where they lie (sum_rows)."""
         if not row_sum.n_rows:
             return
         is_chart = out.values is self.alpha or out.values is getattr(self, "beta", None)
@@ -218,8 +224,8 @@ class BatchPass:
         values, exponents, *shifts = edges if edges is not None else (self.alpha, self.exponents, 0, 0, 0, 0)
         self._launch(
             kernels.sum_rows, width, row_sum.n_slices, self.blocks.sum_cells, out.values, out.exponents, self.first,
-            self.lengths, self.status, row_sum.symbol, term_list.first, term_list.index, term_list.other, source.values,
-            source.exponents, right.first, right.index, right.other, self.right_words, left.first, left.index,
+            self.lengths, self.status, row_sum.symbol, term_list.first, term_list.source, term_list.other, source.values,
+            source.exponents, right.first, right.source, right.other, self.right_words, left.first, left.source,
             left.other, self.left_words, values, exponents, self.exponents, self.alpha,
             self.status if self.forbidden is None else self.forbidden, self.rules.root_inner if root is None else root,
             self.n_sentences, self.longest, width, row_sum.n_rows, out.per_sentence, out.first, out.size,
@@ -230,8 +236,8 @@ class BatchPass:
             IS_CHART=is_chart, BLOCK_A=row_sum.rows, BLOCK_R=row_sum.columns)
 
     def _normalise(self, chart: torch.Tensor, exponents: torch.Tensor, width: int) -> None:
-        self._launch(kernels.normalise, width, 1, self.blocks.cells, chart, exponents, self.first, self.lengths, self.status,
-                     self.n_sentences, self.longest, width, self._n_symbols(width), self.rules.row_size,
+        self._launch(kernels.normalise, width, 1, self.blocks.cells, chart, exponents, self.first, self.lengths,
+                     self.status, self.n_sentences, self.longest, width, self._n_symbols(width), self.rules.row_size,
                      BIAS=self.form.bias, SMALLEST=self.form.smallest, BLOCK_S=self.blocks.symbols)
 
     def _pull(self, pairs: Pairs, given: torch.Tensor, given_first: int, width: int, first_u: int, last_u: int,
@@ -253,7 +259,8 @@ class BatchPass:
                  width: int, first_u: int, last_u: int, left_column: int, right_column: int, is_pruned: bool) -> None:
         values, per_sentence, first, size = given
         self._launch(kernels.pull_from_parents, width, triton.cdiv(max(n), self.blocks.pairs), self.blocks.cells,
-                     values, self.outside_exponents, self.alpha, self.exponents, self.first, self.lengths, self.status, *of,
-                     self.scratch, self.scratch_exponents, self.n_sentences, self.longest, width, first_u, last_u,
+                     values, self.outside_exponents, self.alpha, self.exponents, self.first, self.lengths, self.status,
+                     *of, self.scratch, self.scratch_exponents, self.n_sentences, self.longest, width, first_u, last_u,
                      per_sentence, first, size, *n, self.rules.n_columns, left_column, right_column,
-                     self.rules.row_size, TINY=self.form.tiny, IS_PRUNED=is_pruned, BLOCK_U=SPLITS, BLOCK_Q=self.blocks.pairs)
+                     self.rules.row_size, TINY=self.form.tiny, IS_PRUNED=is_pruned, BLOCK_U=SPLITS,
+                     BLOCK_Q=self.blocks.pairs)

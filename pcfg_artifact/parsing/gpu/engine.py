@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any, Generic, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
@@ -20,11 +20,11 @@ from pcfg_artifact.parsing.constraints import Forbidden, each_forbidden
 from pcfg_artifact.parsing.cpu import CpuEngine
 from pcfg_artifact.parsing.cpu_kernels import logspace
 from pcfg_artifact.parsing.cpu_kernels.rule_index import compiled
-from pcfg_artifact.parsing.gpu.batch_pass import FORMS, GPU_BLOCKS, INTERPRETER_BLOCKS, BatchPass
+from pcfg_artifact.parsing.gpu.batch_pass import FORMS, GPU_BLOCKS, BatchPass, interpreter_blocks
 from pcfg_artifact.parsing.gpu.row_sums import DeviceRules
 from pcfg_artifact.parsing.options import DEFAULT, EngineOptions
 from pcfg_artifact.parsing.reference import log_of
-from pcfg_artifact.parsing.registry import BestTree
+from pcfg_artifact.parsing.registry import BestTree, leave_to_cpu
 from pcfg_artifact.system.machine import available_memory, free_gpu_memory
 
 Result = TypeVar("Result")
@@ -56,19 +56,7 @@ def form_of(device: torch.device) -> str:
     return "float64" if not is_gpu or torch.cuda.get_device_capability(device) in FULL_DOUBLE else "float32"
 
 
-class OnDevice(NamedTuple):
-    """A grammar's rules on one device, and how many sentences left the range there and went to the cpu engine."""
-
-    rules: DeviceRules
-    left_to_cpu: Counter[str]
-
-
-_kept: WeakKeyDictionary[PCFG, dict[tuple[str, str], OnDevice]] = WeakKeyDictionary()
-
-
-def sentences_left_to_cpu(grammar: PCFG) -> int:
-    """How many sentences of a grammar its gpu engines have given to the cpu engine so far, by range or by memory."""
-    return sum(kept.left_to_cpu.total() for kept in _kept.get(grammar, {}).values())
+_kept: WeakKeyDictionary[PCFG, dict[tuple[str, str], DeviceRules]] = WeakKeyDictionary()  # by device and form
 
 
 class Sentence(NamedTuple):
@@ -102,14 +90,15 @@ class GpuEngine:
         self.is_full = options.is_full
         name = form_of(self.device) if options.dtype == "auto" else options.dtype
         self.form = FORMS[name]
-        self.blocks = INTERPRETER_BLOCKS if triton.knobs.runtime.interpret else GPU_BLOCKS
         self.grammar = compiled(grammar)
         self.fallback = CpuEngine(grammar, options)
         kept = _kept.setdefault(grammar, {})
         key = str(self.device), name
         if key not in kept:
-            kept[key] = OnDevice(DeviceRules(self.grammar, self.form.dtype, self.device), Counter())
-        self.rules, self.left_to_cpu = kept[key]
+            kept[key] = DeviceRules(self.grammar, self.form.dtype, self.device)
+        self.rules = kept[key]
+        self.blocks = interpreter_blocks(self.rules) if triton.knobs.runtime.interpret else GPU_BLOCKS
+        self._leave_to_cpu = partial(leave_to_cpu, grammar)
 
     # ---- what an engine gives --------------------------------------------------------------------------------------
 
@@ -239,12 +228,12 @@ class GpuEngine:
     def _read(self, work: Work[Result], launched: Launched) -> list[Result]:
         """Results of a batch; what left the range, or did not fit, is done by the cpu engine, and counted."""
         if not launched.results:
-            self.left_to_cpu["memory"] += sum(len(one.leaves) > 0 for one in launched.sentences)
+            self._leave_to_cpu("memory", sum(len(one.leaves) > 0 for one in launched.sentences))
             return [work.on_cpu(*one) for one in launched.sentences]
         if launched.arrived is not None:
             launched.arrived.synchronize()
         status, *results = (x.numpy() for x in launched.results)
-        self.left_to_cpu["range"] += int(np.count_nonzero(status))
+        self._leave_to_cpu("range", int(np.count_nonzero(status)))
         return [work.on_cpu(*one) if is_lost else result for one, is_lost, result in zip(
             launched.sentences, status, work.read(launched.sentences, results), strict=True)]
 
@@ -288,7 +277,8 @@ class GpuEngine:
         is_word = self._on_device(np.concatenate([order < run.longest for order in orders]))[:, None]
         column = torch.arange(self.rules.row_size, device=self.device)
         is_typed = torch.where(is_word, column < n_preterminals, column < n_interminals)
-        alpha, beta = (torch.where(is_typed, chart.flatten(0, 1)[rows], 0.0).double() for chart in (run.alpha, run.beta))
+        alpha, beta = (torch.where(is_typed, chart.flatten(0, 1)[rows], 0.0).double()
+                       for chart in (run.alpha, run.beta))
         is_entry = (alpha > 0) | (beta > 0) if self.is_full else alpha > 0
         cell, symbol = torch.nonzero(is_entry, as_tuple=True)
         logs = [torch.log(values[cell, symbol]) + LN_2 * exponents.flatten()[rows][cell].double()
@@ -317,7 +307,8 @@ class GpuEngine:
             is_filled = exponents[order] > -1_000_000  # rows of words have other symbols, and nobody reads them here
             mantissas = np.where(is_filled[:, None], values[order, :n_interminals].astype(np.float64), 0.0)
             log_leaves = log_of(one.allowed_leaves(rows, n_interminals))
-            trees.append(logspace.best_tree(self.grammar, log_leaves, log_of(mantissas) + LN_2 * exponents[order, None]))
+            log_best = log_of(mantissas) + LN_2 * exponents[order, None]
+            trees.append(logspace.best_tree(self.grammar, log_leaves, log_best))
         return trees
 
 

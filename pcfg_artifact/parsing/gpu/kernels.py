@@ -157,10 +157,10 @@ def add_edges(total, reached, word_row, row, slice_, first_ptr, edge_ptr, other_
 
 @triton.jit(do_not_specialize=["n_sentences", "longest", "width", "out_per_sentence", "out_first", "terms_per_sentence",
                                "terms_first", "edge_width", "right_word", "left_word", "left_start"])
-def sum_rows(out_ptr, out_exponents_ptr, first_cell_ptr, lengths_ptr, status_ptr, symbol_ptr, first_ptr, index_ptr, weight_ptr,
-             terms_ptr, term_exponents_ptr, right_first_ptr, right_edge_ptr, right_other_ptr, right_words_ptr,
-             left_first_ptr, left_edge_ptr, left_other_ptr, left_words_ptr, edge_values_ptr, edge_exponents_ptr,
-             word_exponents_ptr, alpha_ptr, forbidden_ptr, root_ptr,
+def sum_rows(out_ptr, out_exponents_ptr, first_cell_ptr, lengths_ptr, status_ptr, symbol_ptr, first_ptr, index_ptr,
+             weight_ptr, terms_ptr, term_exponents_ptr, right_first_ptr, right_edge_ptr, right_other_ptr,
+             right_words_ptr, left_first_ptr, left_edge_ptr, left_other_ptr, left_words_ptr, edge_values_ptr,
+             edge_exponents_ptr, word_exponents_ptr, alpha_ptr, forbidden_ptr, root_ptr,
              n_sentences, longest, width, n_rows, out_per_sentence, out_first, out_size, terms_per_sentence,
              terms_first, terms_size, n_terms, edge_width, right_word, left_word, left_start, right_size, left_size,
              n_right, n_left, row_size, TINY: tl.constexpr, IS_BEST: tl.constexpr, HAS_TERMS: tl.constexpr,
@@ -174,7 +174,7 @@ def sum_rows(out_ptr, out_exponents_ptr, first_cell_ptr, lengths_ptr, status_ptr
     IS_PRUNED: 0 where alpha is 0.
     """
     dtype: tl.constexpr = out_ptr.dtype.element_ty
-    n, s, i, length, is_cell = cells_of_program(lengths_ptr, n_sentences, longest - width + 1, width, BLOCK_C)
+    _, s, i, length, is_cell = cells_of_program(lengths_ptr, n_sentences, longest - width + 1, width, BLOCK_C)
     slice_ = tl.program_id(1)
     n_cells = tl.load(first_cell_ptr + longest + 1)
     top = tl.full([BLOCK_C], 2 * EMPTY, tl.int32)
@@ -221,19 +221,19 @@ def sum_rows(out_ptr, out_exponents_ptr, first_cell_ptr, lengths_ptr, status_ptr
         top = tl.where((i == 0) & (length == width), 0, top)
     is_kept = is_wanted
     if HAS_FORBIDDEN:
-        is_kept &= tl.load(forbidden_ptr + (out_row * row_size)[:, None] + symbol[None, :], mask=is_wanted, other=1) == 0
+        is_kept &= tl.load(forbidden_ptr + (out_row * row_size)[:, None] + symbol[None, :], mask=is_wanted,
+                           other=1) == 0
     if IS_PRUNED:
         is_kept &= tl.load(alpha_ptr + (out_row * row_size)[:, None] + symbol[None, :], mask=is_wanted, other=0.0) > 0.0
     report(status_ptr, s, is_cell, is_kept & is_reached & (value < TINY))
     tl.store(out_ptr + (out_row * out_size)[:, None] + symbol[None, :], tl.where(is_kept, value, 0.0), mask=is_wanted)
     if IS_CHART:
-        if slice_ == 0:
-            tl.store(out_exponents_ptr + out_row, top, mask=is_cell)
+        tl.store(out_exponents_ptr + out_row, top, mask=is_cell & (slice_ == 0))
 
 
 @triton.jit(do_not_specialize=["n_sentences", "longest", "width", "n_symbols"])
-def normalise(chart_ptr, exponents_ptr, first_ptr, lengths_ptr, status_ptr, n_sentences, longest, width, n_symbols, row_size,
-              BIAS: tl.constexpr, SMALLEST: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_S: tl.constexpr):
+def normalise(chart_ptr, exponents_ptr, first_ptr, lengths_ptr, status_ptr, n_sentences, longest, width, n_symbols,
+              row_size, BIAS: tl.constexpr, SMALLEST: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_S: tl.constexpr):
     """Move the largest mantissa of every row of a width to 2^BIAS, exactly: all are multiplied by a power of two."""
     dtype: tl.constexpr = chart_ptr.dtype.element_ty
     _, s, i, _, is_cell = cells_of_program(lengths_ptr, n_sentences, longest - width + 1, width, BLOCK_C)
@@ -365,9 +365,9 @@ def pull_from_parents(given_ptr, parent_exponents_ptr, alpha_ptr, exponents_ptr,
 
 
 @triton.jit(do_not_specialize=["n_sentences", "longest", "width", "n_symbols"])
-def largest_marginals(alpha_ptr, exponents_ptr, beta_ptr, outside_exponents_ptr, first_ptr, lengths_ptr, z_ptr, z_exponents_ptr,
-                      scores_ptr, n_sentences, longest, width, n_symbols, row_size, BLOCK_C: tl.constexpr,
-                      BLOCK_S: tl.constexpr):
+def largest_marginals(alpha_ptr, exponents_ptr, beta_ptr, outside_exponents_ptr, first_ptr, lengths_ptr, z_ptr,
+                      z_exponents_ptr, scores_ptr, n_sentences, longest, width, n_symbols, row_size,
+                      BLOCK_C: tl.constexpr, BLOCK_S: tl.constexpr):
     """scores(cell) = max over symbols of alpha beta / Z, for the cells of a width; 0 where Z is 0."""
     _, s, i, _, is_cell = cells_of_program(lengths_ptr, n_sentences, longest - width + 1, width, BLOCK_C)
     cell = s * tl.load(first_ptr + longest + 1) + tl.load(first_ptr + width) + i

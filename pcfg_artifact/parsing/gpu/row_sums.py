@@ -37,7 +37,7 @@ class SlicedEntries(NamedTuple):
     """Entries in slices of rows: slice b has the steps first[b]:first[b + 1], each a tile of (rows, columns)."""
 
     first: torch.Tensor
-    index: torch.Tensor  # sources; beyond the last one where there is no entry; of edges, the edge
+    source: torch.Tensor  # beyond the last one where there is no entry; of edges, the edge
     other: torch.Tensor  # weights, or of edges the values that they multiply
     n_sources: int
 
