@@ -34,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--against", type=Path, metavar="DIR",
                         help="prefix, versions: also time Inside-Outside of another checkout of this repository")
     parser.add_argument("--run", type=Path, metavar="RUN", help="probing: a finished run, whose models are probed")
+    parser.add_argument("--device", default="cpu", help="parsing: cuda measures the engine gpu beside one core (cpu)")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from pcfg_artifact.parsing.torch_engine import TorchEngine
 
 from benchmarks.useful_work import multiply_adds
 from pcfg_artifact.grammar.learning import learn_pcfg
@@ -28,8 +27,11 @@ from pcfg_artifact.parsing.cpu import CpuEngine
 from pcfg_artifact.parsing.cpu_kernels.rule_index import compiled
 from pcfg_artifact.parsing.differentiable import RuleWeights, leaf_weights, log_weights
 from pcfg_artifact.parsing.engine import inside_outside
+from pcfg_artifact.parsing.gpu.arithmetic import BATCH, count
 from pcfg_artifact.parsing.leaves import sentence_leaves
 from pcfg_artifact.parsing.options import EngineOptions
+from pcfg_artifact.parsing.registry import engine_for, sentences_left_to_cpu
+from pcfg_artifact.system.gpus import gpu_of
 from pcfg_artifact.system.machine import peak_memory_mb, reset_peak_memory, single_thread
 from pcfg_artifact.system.random_streams import stream
 from pcfg_artifact.tools.arguments import load_treebank
@@ -43,6 +45,7 @@ GRAMMAR_SHARES = (8, 4, 2, 1)  # a grammar from every n-th training tree
 DENSE_SHAPES = ((20, 8), (30, 2), (40, 1))  # length, batch
 DENSE_INTERMINALS, DENSE_PRETERMINALS, DENSE_WORDS = 30, 60, 100
 ROUNDS = 3
+GPU_LENGTHS, GPU_SPREAD, GPU_FEW = (10, 25, 40), 2, 8  # words; of the sentences chosen; of those that a core does
 TORCH_STRUCT = "torch_struct"
 NLTK_INTERMINALS, NLTK_PRETERMINALS, NLTK_WORDS, NLTK_LENGTH = 4, 6, 12, 12
 
@@ -52,6 +55,8 @@ def run(args: argparse.Namespace) -> list[dict[str, Any]]:
         trees = split(load_treebank(args))
         grammar = learn_pcfg(trees.train)
         sentences = [tree.words() for tree in trees.test if SHORTEST <= len(tree.words()) <= LONGEST][:N_SENTENCES]
+        if args.device != "cpu":
+            return list(on_gpu(grammar, sentences, args.device))
         return [*engines(grammar, sentences), *growth_with_length(grammar), *long_texts(grammar, sentences),
                 *growth_with_grammar(trees.train, sentences), *dense_grammar(), *against_nltk(), *sampler(grammar)]
 
@@ -109,14 +114,12 @@ def engines(grammar: PCFG, sentences: Sequence[list[str]]) -> Iterator[dict[str,
     leaves = [sentence_leaves(grammar, sentence) for sentence in sentences]
     mean = np.mean([len(sentence) for sentence in sentences])
     on = f"{len(sentences)} sentences, mean length {mean:.1f}; {sizes(grammar)}"
-    cpu, torch_engine = CpuEngine(grammar), TorchEngine(grammar)
+    cpu = CpuEngine(grammar)
     yield row("cpu: inside", on, len(leaves), lambda: [cpu.log_prob(rows) for rows in leaves])
     best = row("cpu: inside, outside, marginals", on, len(leaves), lambda: consume(map(cpu.chart, leaves)))
     yield with_work(best, sum(multiply_adds(cpu, rows) for rows in leaves) / len(leaves))
     full = CpuEngine(grammar, EngineOptions(outside="full"))
     yield ratio(row("cpu: the same, full outside", on, len(leaves), lambda: consume(map(full.chart, leaves)), 1), best)
-    yield ratio(row("torch: inside, outside, marginals", on, len(leaves),
-                    lambda: consume(torch_engine.charts(leaves)), 1), best)
     short = [s for s in sentences if len(s) <= REFERENCE_LENGTH][-REFERENCE_SENTENCES:]
     short_leaves = [sentence_leaves(grammar, sentence) for sentence in short]
     on = f"{len(short)} sentences of {', '.join(str(len(s)) for s in short)} words; the same grammar"
@@ -124,6 +127,35 @@ def engines(grammar: PCFG, sentences: Sequence[list[str]]) -> Iterator[dict[str,
     yield best
     yield ratio(row("reference: the same", on, len(short),
                     lambda: consume(iter(inside_outside(grammar, short, backend="reference"))), 1), best)
+
+
+def on_gpu(grammar: PCFG, sentences: Sequence[list[str]], device: str) -> Iterator[dict[str, Any]]:
+    """Span scores by the engine gpu beside one thread of cpu, by the clock, and what the arithmetic expects of both."""
+    gpu, cpu = engine_for(grammar, EngineOptions("gpu", device)), CpuEngine(grammar)
+    known = gpu_of(torch.cuda.get_device_name(device))
+    rules = compiled(grammar)
+    for length in GPU_LENGTHS:
+        chosen = [sentence for sentence in sentences if abs(len(sentence) - length) <= GPU_SPREAD]
+        if not chosen:
+            continue
+        leaves = [sentence_leaves(grammar, chosen[n % len(chosen)]) for n in range(BATCH)]
+        few = leaves[:GPU_FEW]
+
+        def on_cpu(some: Sequence[np.ndarray] = few) -> None:
+            for rows in some:
+                cpu.chart(rows).span_scores()
+
+        def on_device(all_leaves: Sequence[np.ndarray] = leaves) -> None:
+            for _ in gpu.span_scores(all_leaves):
+                pass
+
+        ours, theirs = alternately([on_device, on_cpu], ROUNDS, time.perf_counter) / (len(leaves), len(few))
+        expected = float(np.mean([count(rules, len(rows), 8 if known.has_double else 4).seconds(known)
+                                  for rows in leaves]))
+        yield {"what": "gpu: inside, outside, span scores",
+               "on": f"{len(leaves)} sentences of about {length} words; {known.name}; {sizes(grammar)}",
+               "sentences/s": 1 / ours, "ms/sentence": 1000 * ours, "expected ms": 1000 * expected,
+               "times as fast as one core": theirs / ours, "left to cpu": sentences_left_to_cpu(grammar)}
 
 
 def ratio(slower: dict[str, Any], best: dict[str, Any]) -> dict[str, Any]:
@@ -181,6 +213,28 @@ def sampler(grammar: PCFG) -> Iterator[dict[str, Any]]:
     yield row("sampler", "20,000 trees", 20_000, lambda: Sampler(grammar, 0).draw(0, 20_000))
 
 
+def treebank_sized_grammar(n_interminals: int = 900, n_preterminals: int = 715, n_rules: int = 20_000) -> PCFG:
+    """A random grammar with as many rules of each kind, in shares, as CRAFT's has, where pairs of children repeat."""
+    rng = stream(0, "bench treebank-sized grammar")
+    inner, leaf = np.arange(n_interminals), n_interminals + np.arange(n_preterminals)
+    found = set()
+    for share, lefts, rights, n_pairs in ((0.26, inner, inner, 0.43), (0.37, inner, leaf, 1.0),
+                                          (0.15, leaf, inner, 1.0), (0.22, leaf, leaf, 0.56)):
+        n = max(int(share * n_rules), 1)
+        pairs = np.stack([rng.choice(lefts, max(int(n * n_pairs), 1)), rng.choice(rights, max(int(n * n_pairs), 1))])
+        parents = (n_interminals * rng.random(n) ** 3).astype(int)  # few symbols have most rules
+        chosen = pairs[:, rng.integers(pairs.shape[1], size=n)]
+        found |= set(zip(parents.tolist(), *chosen.tolist(), strict=True))
+    binary = np.array(sorted(found))
+    n_of = np.bincount(binary[:, 0], minlength=n_interminals)
+    return PCFG(
+        interminals=tuple(f"I{a}" for a in inner), preterminals=tuple(f"P{p}" for p in range(n_preterminals)),
+        words=tuple(f"w{p}" for p in range(n_preterminals)),
+        root=np.concatenate([np.full(n_interminals, 1 / n_interminals), np.zeros(n_preterminals)]),
+        binary=binary, binary_prob=1 / n_of[binary[:, 0]], is_proper=False,
+        lexical=np.stack([leaf, np.arange(n_preterminals)], axis=1), lexical_prob=np.ones(n_preterminals))
+
+
 # ---- a dense grammar, for what cannot use sparse rules ---------------------------------------------------------------
 
 
@@ -203,14 +257,13 @@ def random_dense_grammar(n_interminals: int = DENSE_INTERMINALS, n_preterminals:
 def dense_grammar() -> Iterator[dict[str, Any]]:
     grammar = random_dense_grammar()
     rng = stream(0, "bench dense sentences")
-    cpu, ours = CpuEngine(grammar), TorchEngine(grammar)
+    cpu = CpuEngine(grammar)
     for length, batch in DENSE_SHAPES:
         sentences = rng.integers(DENSE_WORDS, size=(batch, length))
         leaves = [sentence_leaves(grammar, sentence) for sentence in sentences]
         on = f"dense, I {DENSE_INTERMINALS}, P {DENSE_PRETERMINALS}; length {length}, batch {batch}"
         best = row("cpu: inside, outside, marginals", on, batch, partial(consume_each, cpu.chart, leaves))
         yield best
-        yield ratio(row("torch: the same", on, batch, partial(consume_each, ours.charts, [leaves])), best)
         if find_spec(TORCH_STRUCT) is None:
             yield {"what": "torch-struct: the same", "on": "not installed: pip install torch-struct"}
         else:

@@ -1,14 +1,17 @@
 """Fixtures that tests of several kinds share."""
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from pcfg_artifact.grammar.pcfg import PCFG
-from tests import interpreted  # noqa: F401 - before anything imports Triton
 from tests.campaign import Campaign
+
+if find_spec("triton") is not None:
+    from tests import interpreted  # noqa: F401 - before anything else imports Triton
 
 CRAFT_VARIABLE = "PCFG_ARTIFACT_CRAFT"
 

@@ -217,9 +217,9 @@ def one_chart(rank: Rank) -> str:
         root={"S": 1.0}, binary=[("S", "NP", "VP", 0.7), ("S", "S", "NP", 0.3), ("NP", "NP", "NP", 0.2),
                                  ("NP", "D", "N", 0.8), ("VP", "V", "NP", 0.6), ("VP", "V", "VP", 0.4)],
         lexical=[("D", "the", 1.0), ("N", "cat", 0.5), ("N", "dog", 0.5), ("V", "saw", 0.6), ("V", "met", 0.4)])
-    sentences = [["the", "cat", *["saw"] * k, "the", "dog"] for k in range(1, 30)]
+    sentences = [["the", "cat", *["saw"] * k, "the", "dog"] for k in range(1, 10)]
     before = clock(rank.device)
-    found = [chart.log_prob for chart in inside_outside(grammar, sentences, device=rank.device)]
+    found = [chart.log_prob for chart in inside_outside(grammar, sentences, backend="gpu", device=rank.device)]
     seconds = clock(rank.device) - before
     expected = [chart.log_prob for chart in inside_outside(grammar, sentences, backend="cpu")]
     if not np.allclose(found, expected, rtol=AGREE):

@@ -12,7 +12,7 @@ import traceback
 import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,11 +20,15 @@ from unittest import mock
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary
 
 import pcfg_artifact
+
+GridExecutor: Any = type("GridExecutor", (), {"__call__": None})  # Triton's interpreter, where it is installed
+with suppress(ImportError):
+    from triton.runtime.interpreter import GridExecutor
 from pcfg_artifact.mlm import forward
 
 CPU = torch.device("cpu")
@@ -212,8 +216,19 @@ def pretended_gpus() -> Iterator[PretendedGpus]:
         return {(gpus.device_of(lists[0][0]), dtype): (lists, indices)
                 for (_, dtype), (lists, indices) in grouped(tensors, with_indices).items()}
 
+    launch = GridExecutor.__call__
+
+    def launched(kernel: Any, *args: Any, **options: Any) -> None:
+        """A kernel in Triton's interpreter: all its tensors are on one GPU, and what it does is nobody else's."""
+        place = gpus.common_device(kernel.fn.__name__, tensors_of(args))
+        if place is None or place == CPU:
+            raise RuntimeError(f"Pointer argument cannot be accessed from Triton (cpu tensor?): {kernel.fn.__name__}")
+        with torch._C.DisableTorchFunction(), _disable_current_modes():
+            launch(kernel, *args, **options)
+
     _set(changes.items())
     torch._C._group_tensors_by_device_and_dtype = group
+    GridExecutor.__call__ = launched
     try:
         # A compiler sees through a pretended device.
         with mock.patch.object(forward, "can_compile", return_value=False), Requests(gpus), Operations(gpus):
@@ -221,6 +236,7 @@ def pretended_gpus() -> Iterator[PretendedGpus]:
     finally:
         _set(before.items())
         torch._C._group_tensors_by_device_and_dtype = grouped
+        GridExecutor.__call__ = launch
 
 
 def _set(values: Iterable[tuple[str, Any]]) -> None:

@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from pcfg_artifact.parsing.torch_engine import TorchEngine
 from transformers import RobertaConfig, RobertaForMaskedLM
 
 from pcfg_artifact.constructions.relative import RelativeInsideOutside
@@ -21,7 +20,6 @@ from pcfg_artifact.mlm.next_word_comparison import next_word_predictions
 from pcfg_artifact.mlm.tokenizer import build_tokenizer
 from pcfg_artifact.parsing.engine import inside_outside
 from pcfg_artifact.parsing.masks import Masking
-from pcfg_artifact.parsing.options import EngineOptions
 from pcfg_artifact.probing.attention_heads import head_statistics
 from pcfg_artifact.probing.linear_probe import LinearProbe
 from pcfg_artifact.probing.probes import build_probes
@@ -55,22 +53,16 @@ def model():
 
 
 def test_the_engine(grammar, gpus):
+    pytest.importorskip("triton")
     lines = ("she eats fish", "she fish", "she eats fish she fish fish she eats fish fish")
     sentences = [line.split() for line in lines]
     for options in ({"outside": "pruned"}, {"outside": "full"}):
         expected = inside_outside(grammar, sentences, backend="cpu", **options)
-        found = inside_outside(grammar, sentences, backend="torch", device=CUDA, **options)
+        found = inside_outside(grammar, sentences, backend="gpu", device=CUDA, **options)
         for one, other in zip(found, expected, strict=True):
             assert one.log_prob == pytest.approx(other.log_prob, rel=1e-12)
             assert np.allclose(one.marginals, other.marginals, atol=1e-12)
     assert gpus.waits
-
-
-def test_a_rule_matrix_left_on_the_cpu_is_refused(grammar, gpus):
-    engine = TorchEngine(grammar, EngineOptions(device=CUDA))
-    engine.to_left = engine.to_left.cpu()
-    with pytest.raises(RuntimeError, match="same device"):
-        list(engine.charts([np.full((5, 2), 0.5)]))
 
 
 def test_fits_of_the_2_layer_probe(gpus):

@@ -81,7 +81,7 @@ def test_doctor_tries_the_gpus_in_processes_of_their_own(pretended_processes, ca
     settings = [part for setting in SMALL for part in ("--set", setting)]
     assert cli.main(["doctor", "--gpu", "--profile", "smoke", *settings]) == 0
     said = capsys.readouterr().out
-    assert "Inside-Outside of 29 sentences" in said
+    assert "Inside-Outside of 9 sentences" in said
     assert "C2L1" in said
 
 
@@ -102,7 +102,7 @@ def test_a_profile_that_wants_it_tries_the_gpus_before_its_first_stage(pretended
     with pytest.raises(StageError, match="the first stage begins"):
         pipeline.run(profile, tmp_path, pipeline.STAGES)
     said = capsys.readouterr().err
-    assert said.index("trying the GPUs") < said.index("Inside-Outside of 29 sentences") < said.index("[grammar]")
+    assert said.index("trying the GPUs") < said.index("Inside-Outside of 9 sentences") < said.index("[grammar]")
     monkeypatch.setattr(gpu_trial, "run_trial", lambda *rest: pytest.fail("there is nothing to try"))
     quiet = dataclasses.replace(profile, machine=dataclasses.replace(profile.machine, trial=False))
     for chosen, stages in ((quiet, pipeline.STAGES), (profile, pipeline.STAGES[:2])):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from importlib.util import find_spec
 from itertools import product
 
 import numpy as np
@@ -22,15 +23,16 @@ from pcfg_artifact.parsing.reference import log_of
 from pcfg_artifact.parsing.registry import ENGINES, BestTree
 
 TOY = "toy"
-SLOW = {"reference", TOY}
+SLOW = {"reference", TOY, "gpu"}  # gpu, because tests run it in Triton's interpreter; its own tests are longer
+NEEDS_TRITON = pytest.mark.skipif(find_spec("triton") is None, reason="triton is not installed")
 
 
 def pytest_generate_tests(metafunc):
-    names = [*ENGINES, TOY]
+    names = [pytest.param(name, marks=NEEDS_TRITON if name == "gpu" else ()) for name in (*ENGINES, TOY)]
     if "engine" in metafunc.fixturenames:
         metafunc.parametrize("engine", names)
     if "quick_engine" in metafunc.fixturenames:
-        metafunc.parametrize("quick_engine", [name for name in names if name not in SLOW])
+        metafunc.parametrize("quick_engine", [name for name in names if not SLOW & set(name.values)])
 
 
 @pytest.fixture(scope="package", autouse=True)

@@ -9,7 +9,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from triton.runtime import interpreter
 
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
@@ -17,13 +16,16 @@ from pcfg_artifact.parsing import registry
 from pcfg_artifact.parsing.cpu import CpuEngine
 from pcfg_artifact.parsing.cpu_kernels.rule_index import compiled
 from pcfg_artifact.parsing.engine import inside_outside, leaves_of
-from pcfg_artifact.parsing.gpu import engine as gpu_engine
-from pcfg_artifact.parsing.gpu.batch_pass import FORMS, GPU_BLOCKS, BatchPass
-from pcfg_artifact.parsing.gpu.engine import GpuEngine, chart_order
-from pcfg_artifact.parsing.gpu.row_sums import SHORT, DeviceRules
 from pcfg_artifact.parsing.options import EngineOptions
 from pcfg_artifact.parsing.registry import sentences_left_to_cpu
-from tests.interpreted import checked_integers
+
+interpreter = pytest.importorskip("triton.runtime.interpreter")
+
+from pcfg_artifact.parsing.gpu import engine as gpu_engine  # noqa: E402 - they import Triton
+from pcfg_artifact.parsing.gpu.batch_pass import FORMS, GPU_BLOCKS, BatchPass  # noqa: E402
+from pcfg_artifact.parsing.gpu.engine import GpuEngine, chart_order  # noqa: E402
+from pcfg_artifact.parsing.gpu.row_sums import SHORT, DeviceRules  # noqa: E402
+from tests.interpreted import checked_integers  # noqa: E402
 
 # float64: sums of products of a few dozen numbers, each rounded to 1.1e-16, and logs of up to 100 rounded likewise.
 EXACT = 1e-12
@@ -204,7 +206,7 @@ def test_nan_outside_the_triangles_never_leaks(dense, monkeypatch):
 
 
 def test_a_grammar_of_5000_symbols_and_100000_rules_in_shrunken_batches():
-    """Index types, launch grids, offsets: no sum of integers leaves its type, and values are those of the cpu engine."""
+    """Index types, grids, offsets: no sum of integers leaves its type, and values are those of the cpu engine."""
     rng = np.random.default_rng(0)
     n = 5_000
     inner, leaf = [f"I{a}" for a in range(n)], [f"P{p}" for p in range(300)]
