@@ -25,11 +25,11 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary
 
 import pcfg_artifact
+from pcfg_artifact.mlm import forward
 
 GridExecutor: Any = type("GridExecutor", (), {"__call__": None})  # Triton's interpreter, where it is installed
 with suppress(ImportError):
     from triton.runtime.interpreter import GridExecutor
-from pcfg_artifact.mlm import forward
 
 CPU = torch.device("cpu")
 N_GPUS = 2

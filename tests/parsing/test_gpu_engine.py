@@ -22,7 +22,7 @@ from pcfg_artifact.parsing.registry import sentences_left_to_cpu
 interpreter = pytest.importorskip("triton.runtime.interpreter")
 
 from pcfg_artifact.parsing.gpu import engine as gpu_engine  # noqa: E402 - they import Triton
-from pcfg_artifact.parsing.gpu.batch_pass import FORMS, GPU_BLOCKS, BatchPass  # noqa: E402
+from pcfg_artifact.parsing.gpu.batch_pass import FORMS, BatchPass, interpreter_blocks  # noqa: E402
 from pcfg_artifact.parsing.gpu.engine import GpuEngine, chart_order  # noqa: E402
 from pcfg_artifact.parsing.gpu.row_sums import SHORT, DeviceRules  # noqa: E402
 from tests.interpreted import checked_integers  # noqa: E402
@@ -133,14 +133,14 @@ def test_best_trees_span_scores_and_masked_words_of_60_random_grammars(random_gr
 # ---- one batch, looked at closely ------------------------------------------------------------------------------------
 
 
-def batch_pass(grammar, sentences, blocks=GPU_BLOCKS, form="float64", forbidden=None):
+def batch_pass(grammar, sentences, form="float64", **blocks):
     leaves = list(leaves_of(grammar, sentences))
     padded = np.zeros((len(leaves), max(map(len, leaves)), grammar.n_preterminals))
     for row, own in zip(padded, leaves, strict=True):
         row[:len(own)] = own
     rules = DeviceRules(compiled(grammar), FORMS[form].dtype, torch.device("cpu"))
-    return BatchPass(rules, FORMS[form], blocks, torch.as_tensor(padded),
-                     torch.tensor([len(own) for own in leaves], dtype=torch.int32), forbidden)
+    return BatchPass(rules, FORMS[form], interpreter_blocks(rules)._replace(**blocks), torch.as_tensor(padded),
+                     torch.tensor([len(own) for own in leaves], dtype=torch.int32), None)
 
 
 def results(run):
@@ -169,9 +169,9 @@ def words_of(grammar):
 
 @pytest.mark.parametrize("form", ["float64", "float32"])
 def test_results_have_the_same_bits_in_any_order_of_programs_and_with_any_blocks(dense, form, monkeypatch):
-    expected = results(batch_pass(dense, words_of(dense), form=form))
-    many = GPU_BLOCKS._replace(cells=1, sum_cells=2, pairs=8, symbols=16)
-    for found, twin in zip(results(batch_pass(dense, words_of(dense), many, form)), expected, strict=True):
+    expected = results(batch_pass(dense, words_of(dense), form))
+    many = {"cells": 8, "sum_cells": 8, "pairs": 16, "symbols": 16}
+    for found, twin in zip(results(batch_pass(dense, words_of(dense), form, **many)), expected, strict=True):
         assert torch.equal(found, twin)
     builder, shuffled = interpreter.interpreter_builder, []
     set_index = builder.set_grid_idx
@@ -183,9 +183,9 @@ def test_results_have_the_same_bits_in_any_order_of_programs_and_with_any_blocks
         set_index(sizes[0] - 1 - x, sizes[1] - 1 - y, z)
 
     monkeypatch.setattr(builder, "set_grid_idx", elsewhere)
-    for found, twin in zip(results(batch_pass(dense, words_of(dense), many, form)), expected, strict=True):
+    for found, twin in zip(results(batch_pass(dense, words_of(dense), form, **many)), expected, strict=True):
         assert torch.equal(found, twin)
-    assert sum(shuffled) > 100
+    assert sum(shuffled) > 50
 
 
 def test_nan_outside_the_triangles_never_leaks(dense, monkeypatch):

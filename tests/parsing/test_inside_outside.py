@@ -16,7 +16,6 @@ from pcfg_artifact.parsing.leaves import sentence_leaves
 from pcfg_artifact.parsing.options import EngineOptions
 
 TIGHT = 1e-9  # relative, on every cell; float64 sums of products differ by rounding only
-FAST = ("cpu", "gpu")
 
 
 def assert_logs_agree(found: np.ndarray, expected: np.ndarray) -> None:
@@ -45,7 +44,9 @@ def some_sentences(grammar: PCFG, seed: int) -> list[list[str]]:
 @settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 10**6), length=st.integers(1, 5), density=st.sampled_from([0.15, 0.4]))
 def test_every_engine_equals_enumeration_of_all_trees(
-        random_grammar, derivations, all_trees, engine, seed, length, density):
+        random_grammar, is_left_out, derivations, all_trees, engine, seed, length, density):
+    if is_left_out(engine, seed):
+        return
     grammar = random_grammar(seed, 2, 2, 2, density)
     sentence = [f"w{w}" for w in np.random.default_rng(seed).integers(grammar.n_words, size=length)]
     leaves = sentence_leaves(grammar, sentence)
@@ -71,7 +72,9 @@ def test_every_engine_equals_enumeration_of_all_trees(
 @settings(max_examples=12, deadline=None)
 @given(seed=st.integers(0, 10**6), density=st.sampled_from([0.1, 0.3, 0.9]),
        outside=st.sampled_from(["pruned", "full"]))
-def test_engines_agree_with_the_reference_on_every_cell(random_grammar, engine, seed, density, outside):
+def test_engines_agree_with_the_reference_on_every_cell(random_grammar, is_left_out, engine, seed, density, outside):
+    if is_left_out(engine, seed):
+        return
     rng = np.random.default_rng(seed)
     grammar = random_grammar(seed, *rng.integers(1, 5, size=3), density)
     sentences = some_sentences(grammar, seed)
@@ -79,7 +82,7 @@ def test_engines_agree_with_the_reference_on_every_cell(random_grammar, engine, 
     found = inside_outside(grammar, sentences, backend=engine, outside=outside)
     for chart, twin in zip(found, expected, strict=True):
         assert_charts_agree(chart, twin)
-        assert not chart.is_log or engine not in FAST  # linear space refuses none of these
+        assert not chart.is_log or engine != "cpu"  # linear space refuses none of these
 
 
 @settings(max_examples=12, deadline=None)
@@ -96,7 +99,9 @@ def test_log_space_agrees_with_the_reference_on_every_cell(random_grammar, seed,
 
 @settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 10**6), density=st.sampled_from([0.1, 0.4]))
-def test_log_probabilities_and_best_trees_follow_the_engine(random_grammar, engine, seed, density):
+def test_log_probabilities_and_best_trees_follow_the_engine(random_grammar, is_left_out, engine, seed, density):
+    if is_left_out(engine, seed):
+        return
     grammar = random_grammar(seed, *np.random.default_rng(seed).integers(1, 5, size=3), density)
     sentences, options = some_sentences(grammar, seed), EngineOptions(backend=engine)
     expected = inside_outside(grammar, sentences, backend="reference")
@@ -166,21 +171,22 @@ def test_two_splits_are_added(engine, tiny_grammar):
 
 @settings(max_examples=8, deadline=None)
 @given(seed=st.integers(0, 10**6))
-def test_outside_is_the_gradient_of_log_probability(random_grammar, engine, seed):
+def test_outside_is_the_gradient_of_log_probability(random_grammar, is_left_out, engine, seed):
     """d log Z / d log leaf = marginal of the leaf: a third way to the same numbers, by finite differences."""
+    if is_left_out(engine, seed):
+        return
     grammar = random_grammar(seed, 3, 3, 3)
     leaves = sentence_leaves(grammar, ["w0", "w1", "w2", "w0"])
     options = EngineOptions(backend=engine)
     chart = next(leaf_charts(grammar, [leaves], options))
     assume(chart.log_prob > -np.inf)
-    step = 1e-6
-    for t, p in zip(*np.nonzero(leaves), strict=True):
-        sides = []
-        for sign in (1, -1):
-            moved = leaves.copy()
-            moved[t, p] *= np.exp(sign * step)
-            sides.append(next(leaf_charts(grammar, [moved], options)).log_prob)
-        gradient = (sides[0] - sides[1]) / (2 * step)
+    step, places = 1e-6, list(zip(*np.nonzero(leaves), strict=True))
+    moved = np.repeat(leaves[None], 2 * len(places), axis=0)
+    for n, (t, p) in enumerate(places):
+        moved[2 * n:2 * n + 2, t, p] *= np.exp([step, -step])
+    sides = [chart.log_prob for chart in leaf_charts(grammar, list(moved), options)]
+    for (t, p), up, down in zip(places, sides[::2], sides[1::2], strict=True):
+        gradient = (up - down) / (2 * step)
         assert gradient == pytest.approx(chart.marginals[t, t + 1, grammar.n_interminals + p], abs=1e-7)
 
 
@@ -265,10 +271,9 @@ def test_words_and_word_ids_are_the_same_sentence(tiny_grammar):
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    ({"backend": "gpu"}, "backend 'gpu' is unknown; expected one of auto, reference, cpu, torch"),
+    ({"backend": "torch"}, "backend 'torch' is unknown; expected one of auto, reference, cpu, gpu"),
     ({"outside": "half"}, "outside 'half' is unknown; expected pruned or full"),
-    ({"backend": "torch", "device": "cuda:77"}, "device 'cuda:77' cannot be used.* --set machine.device=cpu"),
-    ({"backend": "torch", "dtype": "float16"}, "dtype 'float16' is unknown"),
+    ({"backend": "gpu", "dtype": "float16"}, "dtype 'float16' is unknown; expected auto or float64 or float32"),
 ])
 def test_unknown_choices_are_refused(tiny_grammar, arguments, message):
     with pytest.raises(UsageError, match=message):
@@ -301,19 +306,13 @@ def test_two_thousand_words_of_a_small_grammar_are_parsed():
 
 
 @pytest.mark.craft
-def test_engines_agree_on_100_sentences_of_craft(craft_grammar, craft_treebank):
-    """cpu against torch on every entry; both against log space on some; the sum of alpha beta at every word is Z."""
+def test_100_sentences_of_craft_agree_with_log_space_and_with_themselves(craft_grammar, craft_treebank):
+    """Every entry against log space, of some; the sum of alpha beta at every word is Z."""
     from pcfg_artifact.treebank.splits import split
 
     sentences = [tree.words() for tree in split(craft_treebank).test if len(tree.words()) <= 25][:100]
     log_space = CpuEngine(craft_grammar)
-    engines = [inside_outside(craft_grammar, sentences, backend=backend) for backend in FAST]
-    for n, (sentence, chart, other) in enumerate(zip(sentences, *engines, strict=True)):
-        np.testing.assert_array_equal(chart.symbols, other.symbols)
-        np.testing.assert_array_equal(chart.offsets, other.offsets)
-        assert_logs_agree(chart.entry_log_inside, other.entry_log_inside)
-        assert_logs_agree(chart.entry_log_outside, other.entry_log_outside)
-        np.testing.assert_allclose(chart.entry_marginals, other.entry_marginals, rtol=TIGHT, atol=1e-290)
+    for n, (sentence, chart) in enumerate(zip(sentences, inside_outside(craft_grammar, sentences), strict=True)):
         if chart.log_prob == -np.inf:
             continue
         starts, ends = chart.entry_bounds
@@ -325,11 +324,11 @@ def test_engines_agree_on_100_sentences_of_craft(craft_grammar, craft_treebank):
 
 
 @pytest.mark.craft
-def test_full_outside_agrees_on_craft(craft_grammar, craft_treebank):
+def test_full_outside_agrees_with_log_space_on_craft(craft_grammar, craft_treebank):
     from pcfg_artifact.treebank.splits import split
 
     sentences = [tree.words() for tree in split(craft_treebank).test if len(tree.words()) <= 12][:10]
-    charts = zip(*(inside_outside(craft_grammar, sentences, backend=backend, outside="full") for backend in FAST),
-                 strict=True)
-    for chart, other in charts:
-        assert_charts_agree(chart, other)
+    engine = CpuEngine(craft_grammar, EngineOptions(outside="full"))
+    for sentence in sentences:
+        leaves = sentence_leaves(craft_grammar, sentence)
+        assert_charts_agree(engine.chart(leaves), engine.log_chart(leaves))

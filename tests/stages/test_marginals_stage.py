@@ -11,10 +11,7 @@ from pcfg_artifact.parsing.decoding import labelled_recall
 from pcfg_artifact.parsing.engine import inside_outside
 from pcfg_artifact.parsing.masking import masked_word_distribution
 from pcfg_artifact.parsing.scoring import span_f1
-from pcfg_artifact.run.config import load_profile
 from pcfg_artifact.run.stage_folder import Folder
-from pcfg_artifact.stages import marginals
-from pcfg_artifact.system.machine import Machine
 from pcfg_artifact.treebank.brackets import parse_trees
 
 SIZES = {"sample.n_pretraining": 10, "sample.n_validation": 12, "sample.n_probe_train": 8, "sample.n_probe_test": 8,
@@ -88,17 +85,3 @@ def test_the_one_mask_optimum_is_the_perplexity_of_single_masks(out):
 
 def test_only_tables_of_the_stage_are_written(out):
     assert {metric.table for metric in Folder(out / "marginals").metrics()} == {"parsers", "optimum"}
-
-
-def test_a_machine_with_a_gpu_leaves_inside_outside_on_the_cpu(out):
-    """Here is no GPU: an engine that asked for one would fail."""
-    grammar = PCFG.load(out / "grammar" / "vm")
-    sentences = [tree.words() for tree in parse_trees(Folder(out / "grammar").text("test.trees"), "test")[0][:5]]
-    rows = {}
-    for device in ("cuda", "cpu"):
-        machine = Machine(device, 1)
-        rows[device] = [parse.log_prob for parse, _ in marginals.scored_parses(grammar, None, sentences, machine)]
-        rows[device] += [m.value for m in marginals.optimum_metrics(
-            grammar, Folder(out / "sample").ragged("validation/tokens"), load_profile("smoke", MASKED).marginals,
-            machine)]
-    assert rows["cuda"] == rows["cpu"]

@@ -40,7 +40,7 @@ class Blocks(NamedTuple):
     warps: int = 4
 
 
-GPU_BLOCKS = Blocks(cells=4, sum_cells=4, pairs=64, symbols=128)
+GPU_BLOCKS = Blocks(cells=1, sum_cells=2, pairs=128, symbols=128)
 
 
 def interpreter_blocks(rules: DeviceRules) -> Blocks:
@@ -224,9 +224,9 @@ class BatchPass:
         values, exponents, *shifts = edges if edges is not None else (self.alpha, self.exponents, 0, 0, 0, 0)
         self._launch(
             kernels.sum_rows, width, row_sum.n_slices, self.blocks.sum_cells, out.values, out.exponents, self.first,
-            self.lengths, self.status, row_sum.symbol, term_list.first, term_list.source, term_list.other, source.values,
-            source.exponents, right.first, right.source, right.other, self.right_words, left.first, left.source,
-            left.other, self.left_words, values, exponents, self.exponents, self.alpha,
+            self.lengths, self.status, row_sum.symbol, term_list.first, term_list.source, term_list.other,
+            source.values, source.exponents, right.first, right.source, right.other, self.right_words, left.first,
+            left.source, left.other, self.left_words, values, exponents, self.exponents, self.alpha,
             self.status if self.forbidden is None else self.forbidden,
             self.rules.root_inner if root is None else root,
             self.n_sentences, self.longest, width, row_sum.n_rows, out.per_sentence, out.first, out.size,
