@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from benchmarks import parsing
 from pcfg_artifact.approximation.algorithm import Approximation
 from pcfg_artifact.approximation.scores import Trial
 from pcfg_artifact.cli import main
@@ -103,3 +104,13 @@ def test_the_tool_parse(grammar, faster, tmp_path, capsys):
         assert main([*arguments, "--device", device]) == 0
         said.append(capsys.readouterr().out)
     assert said[0] == said[1]
+
+
+def test_the_benchmark_prints_what_is_measured_beside_what_is_expected(grammar, gpus, monkeypatch):
+    for name, value in (("GPU_LENGTHS", (3,)), ("BATCH", 3), ("ROUNDS", 1), ("GPU_FEW", 2)):
+        monkeypatch.setattr(parsing, name, value)
+    row, = parsing.on_gpu(grammar, SENTENCES[:2], "cuda:0")
+    assert row["on"].startswith("3 sentences of about 3 words; unknown GPU")
+    assert row["ms/sentence"] > row["expected ms"] > 0  # in the interpreter
+    assert row["times as fast as one core"] > 0
+    assert not row["left to cpu"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import torch
@@ -11,6 +12,7 @@ from pcfg_artifact.parsing.chart_index import n_cells
 from pcfg_artifact.parsing.gpu import kernels
 from pcfg_artifact.parsing.gpu.row_sums import DeviceRules, Pairs, RowSum
 
+LN_2 = math.log(2.0)
 SPLITS = 4  # that a program multiplies at once
 FUSED = True  # a product and a sum in one rounding; said, because the default of Triton changes from 3.9 to 3.10
 
@@ -166,7 +168,7 @@ class BatchPass:
 
     def log_z(self) -> torch.Tensor:
         mantissa, exponent = self.z()
-        return torch.log(mantissa) + exponent.double() * torch.log(torch.tensor(2.0, dtype=torch.float64))
+        return torch.log(mantissa) + exponent.double() * LN_2
 
     def span_scores(self) -> torch.Tensor:
         """(N, cells) max over symbols of the marginals of every span."""

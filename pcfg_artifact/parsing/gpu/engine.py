@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import chain
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -20,7 +21,7 @@ from pcfg_artifact.parsing.constraints import Forbidden, each_forbidden
 from pcfg_artifact.parsing.cpu import CpuEngine
 from pcfg_artifact.parsing.cpu_kernels import logspace
 from pcfg_artifact.parsing.cpu_kernels.rule_index import compiled
-from pcfg_artifact.parsing.gpu.batch_pass import FORMS, GPU_BLOCKS, BatchPass, interpreter_blocks
+from pcfg_artifact.parsing.gpu.batch_pass import FORMS, GPU_BLOCKS, LN_2, BatchPass, interpreter_blocks
 from pcfg_artifact.parsing.gpu.row_sums import DeviceRules
 from pcfg_artifact.parsing.options import DEFAULT, EngineOptions
 from pcfg_artifact.parsing.reference import log_of
@@ -33,7 +34,6 @@ WINDOW = 512  # sentences within which batches are sorted by length
 SHARE = 0.3  # of the free memory: two batches are under way, and reading one back takes some more
 # Compute capabilities with float64 at half the rate of float32, which the float64 form needs to pay.
 FULL_DOUBLE = {(6, 0), (7, 0), (8, 0), (9, 0), (10, 0)}
-LN_2 = float(np.log(2.0))
 
 
 def gpu_device(name: str) -> torch.device:
@@ -87,6 +87,7 @@ class GpuEngine:
 
     def __init__(self, grammar: PCFG, options: EngineOptions = DEFAULT) -> None:
         self.device = gpu_device(options.device)
+        self.is_gpu = self.device.type == "cuda" and not triton.knobs.runtime.interpret
         self.is_full = options.is_full
         name = form_of(self.device) if options.dtype == "auto" else options.dtype
         self.form = FORMS[name]
@@ -195,8 +196,14 @@ class GpuEngine:
             yield batch
 
     def _free_memory(self) -> int:
-        is_gpu = self.device.type == "cuda"
-        return free_gpu_memory(str(self.device)) if is_gpu else available_memory()
+        if self.device.type != "cuda":
+            return available_memory()
+        kept = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
+        return free_gpu_memory(str(self.device)) + kept  # torch gives what it keeps to the next batch
+
+    def _current(self) -> AbstractContextManager[Any]:
+        """Triton launches kernels on the current GPU, wherever their tensors are."""
+        return torch.cuda.device(self.device) if self.is_gpu else nullcontext()
 
     def bytes_of(self, length: int) -> int:
         """Memory of one sentence: both charts, what parents give pairs, the edges of its words, its leaves."""
@@ -212,15 +219,16 @@ class GpuEngine:
         if not len(sentences[0].leaves):
             return [Launched([one], (), None) for one in sentences]
         try:
-            run = self._pass(sentences)
-            results = tuple(x.to("cpu", non_blocking=True) for x in (run.status, *work.launch(run)))
+            with self._current():
+                run = self._pass(sentences)
+                results = tuple(x.to("cpu", non_blocking=True) for x in (run.status, *work.launch(run)))
         except torch.OutOfMemoryError:
             if len(sentences) == 1:
                 return [Launched(sentences, (), None)]
             half = len(sentences) // 2
             return self._launched(work, sentences[:half]) + self._launched(work, sentences[half:])
         arrived = None
-        if self.device.type == "cuda" and not triton.knobs.runtime.interpret:
+        if self.is_gpu:
             arrived = torch.cuda.Event()
             arrived.record(torch.cuda.current_stream(self.device))
         return [Launched(sentences, results, arrived)]
@@ -248,7 +256,7 @@ class GpuEngine:
 
     def _on_device(self, values: np.ndarray) -> torch.Tensor:
         tensor = torch.from_numpy(values)
-        if self.device.type == "cuda" and not triton.knobs.runtime.interpret:
+        if self.is_gpu:
             tensor = tensor.pin_memory()
         return tensor.to(self.device, non_blocking=True)
 
