@@ -22,6 +22,7 @@ from pcfg_artifact.parsing.registry import sentences_left_to_cpu
 interpreter = pytest.importorskip("triton.runtime.interpreter")
 
 from pcfg_artifact.parsing.gpu import engine as gpu_engine  # noqa: E402 - they import Triton
+from pcfg_artifact.parsing.gpu import row_sums  # noqa: E402
 from pcfg_artifact.parsing.gpu.batch_pass import FORMS, BatchPass, interpreter_blocks  # noqa: E402
 from pcfg_artifact.parsing.gpu.engine import GpuEngine, chart_order  # noqa: E402
 from pcfg_artifact.parsing.gpu.row_sums import SHORT, DeviceRules  # noqa: E402
@@ -205,7 +206,7 @@ def test_nan_outside_the_triangles_never_leaks(dense, monkeypatch):
         assert torch.equal(found, twin)
 
 
-def test_a_grammar_of_5000_symbols_and_100000_rules_in_shrunken_batches():
+def test_a_grammar_of_5000_symbols_and_100000_rules_in_shrunken_batches(monkeypatch):
     """Index types, grids, offsets: no sum of integers leaves its type, and values are those of the cpu engine."""
     rng = np.random.default_rng(0)
     n = 5_000
@@ -227,12 +228,13 @@ def test_a_grammar_of_5000_symbols_and_100000_rules_in_shrunken_batches():
                               binary=[(a, b, c, 1 / total[a]) for a, b, c, _ in binary],
                               lexical=[(p, f"w{k % 5}", 1.0) for k, p in enumerate(leaf)])
     assert len(grammar.binary) > 100_000
+    monkeypatch.setattr(row_sums, "TILE", 8192)  # few programs, because each is slow in the interpreter
     engine = GpuEngine(grammar)
     assert engine.rules.pairs.n > SHORT  # pairs are numbered in 32 bits, symbols in 16
     assert engine.rules.given.lists[0].source.dtype == engine.rules.pairs.left.dtype == torch.int16
     assert engine.rules.parents.lists[0].source.dtype == torch.int32
-    engine.blocks = engine.blocks._replace(pairs=1024, symbols=2048)
-    sentences = [["w0", "w1", "w2", "w3", "w4"], ["w1", "w2"]]
+    engine.blocks = engine.blocks._replace(cells=2, sum_cells=4, pairs=1 << 14, symbols=8192)
+    sentences = [["w0", "w1", "w2", "w3"], ["w1", "w2"]]
     leaves = leaves_of(grammar, sentences)
     with checked_integers():
         found = list(engine.span_scores(leaves))
