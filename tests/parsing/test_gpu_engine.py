@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.parsing import registry
+from pcfg_artifact.parsing.chart_index import n_cells
 from pcfg_artifact.parsing.cpu import CpuEngine
 from pcfg_artifact.parsing.cpu_kernels.rule_index import compiled
 from pcfg_artifact.parsing.engine import inside_outside, leaves_of
@@ -22,7 +23,7 @@ from pcfg_artifact.parsing.registry import sentences_left_to_cpu
 interpreter = pytest.importorskip("triton.runtime.interpreter")
 
 from pcfg_artifact.parsing.gpu import engine as gpu_engine  # noqa: E402 - they import Triton
-from pcfg_artifact.parsing.gpu import row_sums  # noqa: E402
+from pcfg_artifact.parsing.gpu import kernels, row_sums  # noqa: E402
 from pcfg_artifact.parsing.gpu.batch_pass import FORMS, BatchPass, interpreter_blocks  # noqa: E402
 from pcfg_artifact.parsing.gpu.engine import GpuEngine, chart_order  # noqa: E402
 from pcfg_artifact.parsing.gpu.row_sums import SHORT, DeviceRules  # noqa: E402
@@ -242,6 +243,25 @@ def test_a_grammar_of_5000_symbols_and_100000_rules_in_shrunken_batches(monkeypa
         assert scores.log_prob == pytest.approx(chart.log_prob, rel=EXACT)
         assert scores.log_prob > -np.inf
         np.testing.assert_allclose(scores.span_scores(), chart.span_scores(), rtol=0, atol=EXACT)
+
+
+def test_the_last_row_of_512_sentences_of_126_words_is_found(tmp_path):
+    """Charts of 5,000 symbols, 2 * 10^10 numbers, in a file that takes room for the rows that are written alone."""
+    n, longest, row_size = 512, 126, 5_008
+    chart = torch.from_file(str(tmp_path / "chart"), shared=True, size=n * n_cells(longest) * row_size)
+    chart[-row_size:] = torch.arange(row_size)
+    exponents = torch.zeros((n, n_cells(longest)), dtype=torch.int32)
+    lengths, status = torch.zeros((2, n), dtype=torch.int32)
+    lengths[-1] = longest
+    widths = torch.arange(longest + 2)
+    first = ((widths - 1) * (2 * longest - widths + 2) // 2).to(torch.int32)
+    with checked_integers():
+        kernels.normalise[n // 64, 1](chart, exponents, first, lengths, status, n, longest, longest, 5_000, row_size,
+                                      BIAS=50, SMALLEST=2.0 ** -118, BLOCK_C=64, BLOCK_S=1024)
+    assert torch.equal(chart[-row_size:-8], torch.arange(5_000) * 2.0 ** 38)  # 4,999 has 12 bits behind its first
+    assert exponents[-1, -1] == -38
+    assert int((exponents != 0).sum()) == 1
+    assert not status.any()
 
 
 # ---- range, memory, absence ------------------------------------------------------------------------------------------
