@@ -42,7 +42,7 @@ class Blocks(NamedTuple):
     warps: int = 4
 
 
-GPU_BLOCKS = Blocks(cells=1, sum_cells=2, pairs=128, symbols=128)
+GPU_BLOCKS = Blocks(cells=1, sum_cells=4, pairs=128, symbols=128)
 
 
 def interpreter_blocks(rules: DeviceRules) -> Blocks:
