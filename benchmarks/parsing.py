@@ -30,7 +30,7 @@ from pcfg_artifact.parsing.engine import inside_outside
 from pcfg_artifact.parsing.gpu.arithmetic import BATCH, count
 from pcfg_artifact.parsing.leaves import sentence_leaves
 from pcfg_artifact.parsing.options import EngineOptions
-from pcfg_artifact.parsing.registry import engine_for, sentences_left_to_cpu
+from pcfg_artifact.parsing.registry import sentences_left_to_cpu
 from pcfg_artifact.system.gpus import gpu_of
 from pcfg_artifact.system.machine import peak_memory_mb, reset_peak_memory, single_thread
 from pcfg_artifact.system.random_streams import stream
@@ -131,7 +131,9 @@ def engines(grammar: PCFG, sentences: Sequence[list[str]]) -> Iterator[dict[str,
 
 def on_gpu(grammar: PCFG, sentences: Sequence[list[str]], device: str) -> Iterator[dict[str, Any]]:
     """Span scores by the engine gpu beside one thread of cpu, by the clock, and what the arithmetic expects of both."""
-    gpu, cpu = engine_for(grammar, EngineOptions("gpu", device)), CpuEngine(grammar)
+    from pcfg_artifact.parsing.gpu.engine import GpuEngine  # only where Triton is installed
+
+    gpu, cpu = GpuEngine(grammar, EngineOptions("gpu", device)), CpuEngine(grammar)
     known = gpu_of(torch.cuda.get_device_name(device))
     rules = compiled(grammar)
     for length in GPU_LENGTHS:

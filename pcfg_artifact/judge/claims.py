@@ -160,7 +160,8 @@ def _parse(item: Any) -> Claim:
         raise refuse(f"scale is {item['scale']!r}, expected any or paper")
     if item.get("basis", "reading") not in BASES:
         raise refuse(f"basis is {item['basis']!r}, expected one of {', '.join(BASES)}")
-    if item.get("central") is True or bool(item.get("central")) != item.get("at_paper", "").startswith((f"{HOLDS}: ", f"{FAILS}: ")):
+    is_predicted = item.get("at_paper", "").startswith((f"{HOLDS}: ", f"{FAILS}: "))
+    if item.get("central") is True or bool(item.get("central")) != is_predicted:
         raise refuse(f"central is {item.get('central')!r}, expected the place in the paper, and in at_paper how it "
                      f"will come out at its scale ({HOLDS}: why, or {FAILS}: why), or neither")
     number = item.get(number_name, default)

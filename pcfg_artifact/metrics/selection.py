@@ -78,7 +78,7 @@ class Numbers:
 
     def __init__(self, metrics: Iterable[Metric], roles: Roles | None = None, origin: Numbers | None = None) -> None:
         self._measured = list(metrics)
-        self.is_given = origin.is_given if origin is not None else any(m.grammar == GIVEN for m in self._measured)
+        self.is_given: bool = origin.is_given if origin is not None else any(m.grammar == GIVEN for m in self._measured)
         self.metrics = mean_over_seeds(self._measured)
         self.by_key = {metric.key: metric for metric in self.metrics}
         self._by_measure: dict[str, dict[str, list[Metric]]] = defaultdict(lambda: defaultdict(list))

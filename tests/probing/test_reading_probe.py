@@ -99,5 +99,5 @@ def test_a_question_with_a_vector_is_answered_as_its_numbers_one_by_one():
     assert together[OPEN].shape == (20,)
     assert together[RELATIVE_DEPTH].shape == (20, 3)
     for n in range(3):
-        np.testing.assert_allclose(together[RELATIVE_DEPTH][:, n], probe_words(x.copy(), {OPEN: y[:, n]}, x_test.copy())[OPEN],
-                                   atol=1e-5)
+        alone = probe_words(x.copy(), {OPEN: y[:, n]}, x_test.copy())[OPEN]
+        np.testing.assert_allclose(together[RELATIVE_DEPTH][:, n], alone, atol=1e-5)
