@@ -5,8 +5,7 @@ with length and grammar size; the sampler.  `prefix`: next words from left to ri
 is installed, genlm-grammar.  `versions`: Inside-Outside against that of another checkout.  `threads`: what a second
 core brings to parsing and to sampling.  `pretrain`: our training loop against transformers' Trainer, and what the parts
 of a step take.  `probing`: the linear probe against scikit-learn, both run to convergence, on a run's models: scores
-and seconds.  `reading`: a corpus in random order, from memory-mapped arrays against Arrow tables.  `start`: what the
-parts of a structured start of training bring.
+and seconds.  `reading`: a corpus in random order, from memory-mapped arrays against Arrow tables.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ EXAMPLE = "run_all.sh bench parsing --treebank craft_penn.zip"
 
 
 # Each is a module beside this one with run(args) -> rows: column -> value, a number or a text.
-BENCHMARKS = ("parsing", "prefix", "pretrain", "probing", "reading", "start", "threads", "versions")
+BENCHMARKS = ("parsing", "prefix", "pretrain", "probing", "reading", "threads", "versions")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -8,27 +8,21 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-import numpy as np
 import torch
-from threadpoolctl import threadpool_limits
 from transformers import GPT2LMHeadModel
 
 from pcfg_artifact.metrics.models import CAUSAL, MASKED, Shape
-from pcfg_artifact.mlm import gpt2, initialisation, model
-from pcfg_artifact.mlm import tokenizer as tokens
+from pcfg_artifact.mlm import gpt2, model
 from pcfg_artifact.mlm.data import MaskedCorpus, NextWordCorpus, TrainingCorpus
 from pcfg_artifact.mlm.forward import MaskedLoss
 from pcfg_artifact.mlm.gpt2 import NextWordLoss
-from pcfg_artifact.mlm.initialisation import set_weights, sinusoids
 from pcfg_artifact.mlm.model import LanguageModel, LayerNorm, MaskedLM, parse_shape
-from pcfg_artifact.mlm.neighbours import neighbour_vectors
 from pcfg_artifact.parsing.masks import Masking
 from pcfg_artifact.system.ragged import Ragged
-from pcfg_artifact.system.random_streams import stream
 
 
 class Objective(Protocol):
-    """How models for one kind of prediction are built, begun and trained."""
+    """How models for one kind of prediction are built and trained."""
 
     def config(self, shape: Shape, *, n_words: int, width: int, max_length: int, dropout: float, initial_scale: float,
                layer_norm: LayerNorm) -> Any:
@@ -37,10 +31,6 @@ class Objective(Protocol):
 
     def build(self, config: Any, seed: int) -> LanguageModel:
         """The model with random weights, from (seed, shape) alone."""
-        ...
-
-    def start_structured(self, network: Any, sentences: Ragged, seed: int) -> None:
-        """Replace random weights by ones that know neighbours (initialisation.py), in place."""
         ...
 
     def corpus(self, sentences: Ragged, *, n_words: int, masking: Masking, **options: Any) -> TrainingCorpus:
@@ -61,9 +51,6 @@ class MaskedObjective:
     def build(self, config: Any, seed: int) -> MaskedLM:
         return model.build_model(config, seed)
 
-    def start_structured(self, network: MaskedLM, sentences: Ragged, seed: int) -> None:
-        initialisation.start_structured(network, sentences, seed)
-
     def corpus(self, sentences: Ragged, **options: Any) -> TrainingCorpus:
         return MaskedCorpus(sentences, **options)
 
@@ -80,31 +67,11 @@ class NextWordObjective:
     def build(self, config: Any, seed: int) -> GPT2LMHeadModel:
         return gpt2.build_causal_model(config, seed)
 
-    def start_structured(self, network: GPT2LMHeadModel, sentences: Ragged, seed: int) -> None:
-        start_causal(network, sentences, seed)
-
     def corpus(self, sentences: Ragged, *, n_words: int, masking: Masking, **options: Any) -> TrainingCorpus:
         return NextWordCorpus(sentences, **options)
 
     def loss(self, network: GPT2LMHeadModel) -> torch.nn.Module:
         return NextWordLoss(network)
-
-
-@threadpool_limits.wrap(limits=1)  # sums in one order, whatever the number of cores
-@torch.no_grad()
-def start_causal(model: GPT2LMHeadModel, sentences: Ragged, seed: int) -> None:
-    """Word vectors from neighbour counts, and positions as sinusoids, in place of random weights.
-
-    Depends on (seed, shape, the first training sentences) alone.  The other parts of initialisation.py do not serve
-    here: a causal model looks at its neighbours soon without attention that prefers them, and its head has no bias
-    that could hold the unigram.
-    """
-    base: Any = model.transformer
-    config = model.config
-    scale, width, n_words = config.initializer_range, config.n_embd, config.vocab_size - tokens.FIRST_WORD
-    rng = stream(seed, "structured weights", "words", config.n_head, config.n_layer)
-    set_weights(base.wte.weight[tokens.FIRST_WORD:], scale * neighbour_vectors(sentences, n_words, width, rng))
-    set_weights(base.wpe.weight, np.sqrt(2) * scale * sinusoids(len(base.wpe.weight), width))
 
 
 OBJECTIVES: dict[str, Objective] = {MASKED: MaskedObjective(), CAUSAL: NextWordObjective()}

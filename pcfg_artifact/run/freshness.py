@@ -26,8 +26,7 @@ EVERY_STAGE = ("errors.py", "system", "metrics/schema.py", "treebank", "grammar"
                "run/stage_folder.py")
 # What can change the weights of a trained model: single files, since training again takes hours.
 WEIGHTS = (*(f"mlm/{name}.py" for name in (
-    "data", "forward", "gpt2", "initialisation", "model", "neighbours", "objectives", "optimisers",
-    "packing", "tokenizer", "training")),
+    "data", "forward", "gpt2", "model", "objectives", "optimisers", "packing", "tokenizer", "training")),
     "metrics/models.py", "parsing/masks.py", "system/ragged.py", "system/random_streams.py")
 
 

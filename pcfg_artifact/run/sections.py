@@ -133,7 +133,6 @@ class PretrainConfig:
     causal_models: NamesOrNone
     width: Count
     layer_norm: Literal["pre", "post"]  # before the input of every block, or after its output
-    initialisation: Literal["random", "structured"]  # structured: from neighbour counts (mlm/initialisation.py)
     initial_scale: Positive  # standard deviation of the random weights
     dropout: ShareOrZero
     max_length: Count  # words a model can read; longer sentences are left out and counted

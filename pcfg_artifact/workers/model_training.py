@@ -47,7 +47,7 @@ def train_model(job: TrainingJob, folder: Path, rank: Rank, first_step: int | No
         shard, masking=masking, seed=cfg.seed, batch_size=cfg.batch_size,
         batch_tokens=batch_tokens, n_words=len(job.words), max_length=cfg.max_length, packing=cfg.packing)
         for shard in (pretraining, validation))
-    network = first_network(job, pretraining)
+    network = objective.build(config_of(job.model, cfg, len(job.words)), cfg.seed)  # the same in every process
     if rank.index == 0:  # again where one is there: nobody has vouched for it yet
         publish(network, job, folder, job.untrained)
     if rank.precision == "float64":
@@ -134,15 +134,6 @@ def progress_log(job: TrainingJob, folder: Path, rank: Rank, corpus: TrainingCor
                        corpus.batch_size * corpus.tokens_of_row, step_operations(network.config, batching), peak,
                        lambda: list(peak_memory(rank.device).values())[-1],  # the GPU's, where there is one
                        board_of(job.log, folder / "tensorboard"))
-
-
-def first_network(job: TrainingJob, pretraining: Ragged) -> Any:
-    """The model before training, the same in every process."""
-    objective = objective_of(job.model)
-    network = objective.build(config_of(job.model, job.config, len(job.words)), job.config.seed)
-    if job.config.initialisation == "structured":
-        objective.start_structured(network, pretraining, job.config.seed)
-    return network
 
 
 def peak_memory(device: str) -> dict[str, float]:

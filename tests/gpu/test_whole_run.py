@@ -19,7 +19,7 @@ SMALL = ["sample.n_pretraining=400", "sample.n_validation=150", "sample.n_probe_
          "pretrain.causal_models=[C2L2]", "pretrain.width=16",
          "pretrain.batch_size=16", "pretrain.batch_tokens=512", "pretrain.max_length=60", "pretrain.steps=12",
          "pretrain.schedule_steps=12", "pretrain.warmup_steps=2", "pretrain.n_kept=1", "pretrain.validate_every=12",
-         "pretrain.save_every=6", "pretrain.n_curve=10", "pretrain.n_exact=10", "pretrain.initialisation=random",
+         "pretrain.save_every=6", "pretrain.n_curve=10", "pretrain.n_exact=10",
          "probe.n_train=60", "probe.n_test=25", "probe.max_length=16", "probe.widths=[2, 3]", "probe.epochs=2",
          "probe.milestones=[1]", "probe.n_seeds=1", "probe.linear_iterations=5", "probe.n_scatter=5",
          "attention.n_sentences=5", "attention.max_length=16", "incremental.max_length=16", "incremental.n_exact=10",

@@ -10,7 +10,6 @@ from pcfg_artifact.mlm.data import NextWordCorpus
 from pcfg_artifact.mlm.forward import to_device
 from pcfg_artifact.mlm.gpt2 import NextWordLoss, build_causal_config, build_causal_model, causal_states
 from pcfg_artifact.mlm.model import count_parameters, parse_shape
-from pcfg_artifact.mlm.objectives import start_causal
 from pcfg_artifact.system.ragged import Ragged
 
 N_WORDS, LONGEST = 40, 30
@@ -102,18 +101,6 @@ def test_causal_and_masked_training_see_the_same_sentences_in_the_same_order():
                           batch_tokens=400, max_length=LONGEST)
     for step in (0, 5):
         assert np.array_equal(causal.rows_of(step)[0], masked.rows_of(step)[0])
-
-
-def test_a_structured_start_replaces_words_and_positions_alone():
-    model, before = make_model(), make_model().state_dict()
-    corpus = make_corpus(400)
-    start_causal(model, corpus.sentences, seed=0)
-    changed = {name for name, value in model.state_dict().items() if not torch.equal(value, before[name])}
-    tied = {"transformer.wte.weight", "lm_head.weight"}
-    assert changed == {"transformer.wpe.weight"} | tied
-    again = make_model()
-    start_causal(again, corpus.sentences, seed=0)
-    assert all(torch.equal(value, again.state_dict()[name]) for name, value in model.state_dict().items())
 
 
 def test_parameters_are_counted():

@@ -44,7 +44,7 @@ def test_settings_override_the_profile_and_numbers_stay_typed():
     ("pretrain.max_length=40", "'probe.max_length' is 126, expected at most 40"),
     ("pretrain.packing=129", "'pretrain.packing' is 129, expected at most 128: a block must fit"),
     ("pretrain.hold_steps=1_000_000", "'pretrain.hold_steps' are .* expected less than pretrain.schedule_steps"),
-    ("pretrain.initialisation=best", "expected one of random, structured"),
+    ("pretrain.optimiser=best", "expected one of adamw, muon"),
     ("grammar.variant=hm", "expected one of vm, novm"),
     ("pretrain.models=[]", "'pretrain.models' is .* expected at least one"),
     ("pretrain.models=[A4L1, A4L3, A4L1]", "expected each name once, not A4L1 again"),

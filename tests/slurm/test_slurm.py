@@ -23,7 +23,7 @@ SMALL = ["sample.n_pretraining=200", "sample.n_validation=20", "sample.n_probe_t
          "pretrain.models=[A2L1]", "pretrain.causal_models=[]", "pretrain.width=16", "pretrain.batch_size=8",
          "pretrain.batch_tokens=128", "pretrain.steps=600", "pretrain.schedule_steps=600", "pretrain.n_kept=0",
          "pretrain.save_every=5000", "pretrain.validate_every=5000", "pretrain.n_curve=8", "pretrain.n_exact=8",
-         "pretrain.initialisation=random", "machine.device=cpu"]
+         "machine.device=cpu"]
 SETTINGS = [part for setting in SMALL for part in ("--set", setting)]
 
 

@@ -38,7 +38,7 @@ SMALL = ["grammar.cutoff=0", "sample.n_pretraining=300", "sample.n_validation=60
          "pretrain.width=16", "pretrain.max_length=20",
          "pretrain.steps=40", "pretrain.schedule_steps=40", "pretrain.warmup_steps=4", "pretrain.n_kept=3",
          "pretrain.validate_every=40", "pretrain.save_every=15", "pretrain.n_curve=20", "pretrain.n_exact=20",
-         "pretrain.initialisation=random", "probe.n_train=100", "probe.n_test=50", "probe.max_length=12",
+         "probe.n_train=100", "probe.n_test=50", "probe.max_length=12",
          "probe.widths=[2, 3]", "probe.epochs=2", "probe.milestones=[1]", "probe.n_seeds=1",
          "probe.linear_iterations=20", "probe.probes=[linear, 2-layer, nearest neighbour]",
          "probe.n_scatter=10", "probe.adjacent=none", "attention.max_length=12",

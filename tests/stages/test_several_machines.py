@@ -21,8 +21,7 @@ from pcfg_artifact.workers import checkpoints, distributed, jobs, model_training
 
 SMALL = {"models": ("A1L1", "A2L1"), "causal_models": (),
          "width": 16, "max_length": 12, "batch_size": 8, "batch_tokens": 128, "steps": 4,
-         "schedule_steps": 8, "warmup_steps": 2, "save_every": 2, "validate_every": 4, "n_curve": 8, "dropout": 0.0,
-         "initialisation": "random"}
+         "schedule_steps": 8, "warmup_steps": 2, "save_every": 2, "validate_every": 4, "n_curve": 8, "dropout": 0.0}
 # A network with nothing but the loopback, and a host name that nobody knows.
 NO_NETWORK = ("unshare", "--net", "--uts", "sh", "-c",
               'hostname nowhere.invalid && ip link set lo up && exec "$@"', "sh")

@@ -24,7 +24,7 @@ from pcfg_artifact.workers import checkpoints, distributed, jobs, launch, model_
 
 SMALL = {"models": ("A2L1",), "causal_models": (), "width": 16, "max_length": 12, "batch_size": 8, "batch_tokens": 128,
          "steps": 40, "schedule_steps": 80, "warmup_steps": 2, "save_every": 1000, "validate_every": 1000, "n_curve": 8,
-         "dropout": 0.1, "initialisation": "random", "n_kept": 0}
+         "dropout": 0.1, "n_kept": 0}
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(pcfg_artifact.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
 
 
