@@ -26,11 +26,9 @@ from pcfg_artifact.parsing.charts import Chart
 from pcfg_artifact.parsing.cpu import CpuEngine
 from pcfg_artifact.parsing.cpu_kernels.rule_index import compiled
 from pcfg_artifact.parsing.differentiable import RuleWeights, leaf_weights, log_weights
-from pcfg_artifact.parsing.engine import inside_outside
+from pcfg_artifact.parsing.engine import EngineOptions, inside_outside, sentences_left_to_cpu
 from pcfg_artifact.parsing.gpu.arithmetic import BATCH, count
 from pcfg_artifact.parsing.leaves import sentence_leaves
-from pcfg_artifact.parsing.options import EngineOptions
-from pcfg_artifact.parsing.registry import sentences_left_to_cpu
 from pcfg_artifact.system.gpus import gpu_of
 from pcfg_artifact.system.machine import peak_memory_mb, reset_peak_memory, single_thread
 from pcfg_artifact.system.random_streams import stream
@@ -131,7 +129,7 @@ def engines(grammar: PCFG, sentences: Sequence[list[str]]) -> Iterator[dict[str,
 
 def on_gpu(grammar: PCFG, sentences: Sequence[list[str]], device: str) -> Iterator[dict[str, Any]]:
     """Span scores by the engine gpu beside one thread of cpu, by the clock, and what the arithmetic expects of both."""
-    from pcfg_artifact.parsing.gpu.engine import GpuEngine  # only where Triton is installed
+    from pcfg_artifact.parsing.gpu.gpu_engine import GpuEngine
 
     gpu, cpu = GpuEngine(grammar, EngineOptions("gpu", device)), CpuEngine(grammar)
     known = gpu_of(torch.cuda.get_device_name(device))

@@ -15,8 +15,8 @@ from pcfg_artifact.grammar.learning import learn_pcfg
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.grammar.sampling import Sampler
 from pcfg_artifact.parsing.cpu import CpuEngine
+from pcfg_artifact.parsing.engine import EngineOptions
 from pcfg_artifact.parsing.leaves import sentence_leaves
-from pcfg_artifact.parsing.options import EngineOptions
 from pcfg_artifact.system.machine import available_cores
 from pcfg_artifact.tools.arguments import load_treebank
 from pcfg_artifact.treebank.splits import split

@@ -25,8 +25,7 @@ from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.learning import learn_pcfg
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.parsing.charts import Chart
-from pcfg_artifact.parsing.engine import each_chart, inside_outside
-from pcfg_artifact.parsing.options import EngineOptions
+from pcfg_artifact.parsing.engine import EngineOptions, each_chart, inside_outside
 from pcfg_artifact.system.machine import single_thread
 from pcfg_artifact.tools.arguments import load_treebank
 from pcfg_artifact.treebank.splits import split

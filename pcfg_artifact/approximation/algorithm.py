@@ -12,10 +12,9 @@ from pcfg_artifact.approximation.low_rank import LowRank
 from pcfg_artifact.approximation.restriction import restrict
 from pcfg_artifact.approximation.transforms import Transforms
 from pcfg_artifact.grammar.pcfg import PCFG
-from pcfg_artifact.parsing.engine import LazyLeaves, leaf_outsides, leaf_span_scores
+from pcfg_artifact.parsing.engine import DEFAULT, EngineOptions, LazyLeaves, leaf_outsides, leaf_span_scores
 from pcfg_artifact.parsing.leaves import Sentence, sentence_leaves
 from pcfg_artifact.parsing.masking import with_all_outside
-from pcfg_artifact.parsing.options import DEFAULT, EngineOptions
 from pcfg_artifact.system.threads import ordered_map
 
 

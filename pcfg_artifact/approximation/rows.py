@@ -13,9 +13,8 @@ from pcfg_artifact.approximation.merging import choose_classes, merge_symbols
 from pcfg_artifact.approximation.restriction import restrict, select_symbols
 from pcfg_artifact.approximation.transforms import STATISTICS, Correlations
 from pcfg_artifact.grammar.pcfg import PCFG
-from pcfg_artifact.parsing.engine import each_chart
+from pcfg_artifact.parsing.engine import EngineOptions, each_chart
 from pcfg_artifact.parsing.leaves import Sentence
-from pcfg_artifact.parsing.options import EngineOptions
 
 
 class Row(NamedTuple):

@@ -12,9 +12,9 @@ from pcfg_artifact.grammar.expectation import frequencies
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.parsing.decoding import best_binary_tree
+from pcfg_artifact.parsing.engine import DEFAULT, EngineOptions
 from pcfg_artifact.parsing.leaves import Sentence, emissions, word_ids
 from pcfg_artifact.parsing.masking import perplexity
-from pcfg_artifact.parsing.options import DEFAULT, EngineOptions
 from pcfg_artifact.parsing.scoring import span_f1
 from pcfg_artifact.treebank.tree import Tree
 

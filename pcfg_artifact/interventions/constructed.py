@@ -19,8 +19,7 @@ from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.mlm.exact_comparison import MaskedSentence
 from pcfg_artifact.parsing.chart_index import cell_bounds
 from pcfg_artifact.parsing.constraints import Constraints, forbidden_cells, forbidden_entries
-from pcfg_artifact.parsing.engine import leaf_charts
-from pcfg_artifact.parsing.options import EngineOptions
+from pcfg_artifact.parsing.engine import EngineOptions, leaf_charts
 
 
 def cleared_embeddings(model: ConstructedTransformer, leaves: np.ndarray, constraints: Constraints) -> torch.Tensor:

@@ -12,11 +12,10 @@ from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.mlm.exact_comparison import MaskedSentence, masked_sentences
 from pcfg_artifact.parsing.charts import Chart
 from pcfg_artifact.parsing.constraints import forbidden_entries
-from pcfg_artifact.parsing.engine import leaf_charts
+from pcfg_artifact.parsing.engine import DEFAULT, EngineOptions, leaf_charts
 from pcfg_artifact.parsing.leaves import sentence_leaves
 from pcfg_artifact.parsing.masking import word_distributions
 from pcfg_artifact.parsing.masks import Masking
-from pcfg_artifact.parsing.options import DEFAULT, EngineOptions
 from pcfg_artifact.system.ragged import Ragged
 from pcfg_artifact.system.random_streams import stream
 

@@ -16,10 +16,9 @@ from scipy.sparse import csr_matrix
 
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.metrics.schema import Metric
-from pcfg_artifact.parsing.engine import LazyLeaves, leaf_outsides
+from pcfg_artifact.parsing.engine import DEFAULT, EngineOptions, LazyLeaves, leaf_outsides
 from pcfg_artifact.parsing.masking import hidden_words, observed_leaves
 from pcfg_artifact.parsing.masks import Masking, selected_channel
-from pcfg_artifact.parsing.options import DEFAULT, EngineOptions
 from pcfg_artifact.parsing.prefix.infix import infix_outside
 from pcfg_artifact.system.ragged import Ragged
 from pcfg_artifact.system.threads import ordered_map

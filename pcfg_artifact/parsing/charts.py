@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -51,6 +51,20 @@ def entries_of(chart: SpanChart, i: int, j: int) -> slice:
     """The entries of the cell (i, j)."""
     cell = cell_of(i, j, chart.length)
     return slice(chart.offsets[cell], chart.offsets[cell + 1])
+
+
+class BestTree(NamedTuple):
+    """The most probable tree of a sentence: its log probability and its nodes (2L-1, 3), symbol, i, j, in preorder.
+
+    Symbols are numbered as in the grammar; without any tree log_prob is -inf and there are no nodes.
+    """
+
+    log_prob: float
+    nodes: np.ndarray
+
+    @classmethod
+    def none(cls) -> BestTree:
+        return cls(-np.inf, np.zeros((0, 3), np.int64))
 
 
 @dataclass(frozen=True, eq=False)

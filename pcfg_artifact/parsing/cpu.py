@@ -13,14 +13,13 @@ import numpy as np
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.parsing.chart_index import cell_bounds
-from pcfg_artifact.parsing.charts import Chart, log_of
+from pcfg_artifact.parsing.charts import BestTree, Chart, log_of
 from pcfg_artifact.parsing.constraints import NOTHING, Forbidden, each_forbidden
 from pcfg_artifact.parsing.cpu_kernels import logspace, sentence_chart, workspace
 from pcfg_artifact.parsing.cpu_kernels.rule_index import compiled
 from pcfg_artifact.parsing.cpu_kernels.semiring import BEST, LOG
 from pcfg_artifact.parsing.cpu_kernels.workspace import KernelArgs, kernel_args
-from pcfg_artifact.parsing.options import DEFAULT, EngineOptions
-from pcfg_artifact.parsing.registry import BestTree
+from pcfg_artifact.parsing.engine import DEFAULT, EngineOptions
 from pcfg_artifact.system.machine import available_memory
 from pcfg_artifact.system.threads import ordered_map
 

@@ -14,10 +14,8 @@ from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.parsing.chart_index import cell_bounds, n_cells
 from pcfg_artifact.parsing.charts import Chart, SpanChart, SpanScores, entries_of
 from pcfg_artifact.parsing.constraints import Constraints, all_forbidden, forbidden_cells
-from pcfg_artifact.parsing.engine import each_chart, leaf_span_scores, leaves_of
+from pcfg_artifact.parsing.engine import DEFAULT, EngineOptions, each_chart, engine_for, leaf_span_scores, leaves_of
 from pcfg_artifact.parsing.leaves import Sentence, word_ids
-from pcfg_artifact.parsing.options import DEFAULT, EngineOptions
-from pcfg_artifact.parsing.registry import engine_for
 from pcfg_artifact.system.machine import available_memory
 from pcfg_artifact.treebank.tree import Tree
 

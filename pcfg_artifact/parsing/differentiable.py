@@ -15,7 +15,7 @@ and likewise for leaves and root: the outside pass is the gradient, and nothing 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,8 +25,8 @@ from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.parsing.chart_index import cell_bounds
 from pcfg_artifact.parsing.charts import Chart, log_of
+from pcfg_artifact.parsing.engine import EngineOptions
 from pcfg_artifact.parsing.leaves import Sentence, emissions, word_ids
-from pcfg_artifact.parsing.options import EngineOptions
 
 DENSE = 0.05  # share of all (parent, left, right) from which on rules are multiplied as a matrix
 BATCH = 32  # sentences of like length that are computed at once
@@ -315,3 +315,50 @@ def _chart(run: WeightedPass, n: int, log_weight: torch.Tensor, counts: RuleCoun
         log_outside[log_inside == -np.inf] = -np.inf
     chart = Chart.from_cells(length, run.shape.n_symbols, log_prob, log_inside, log_outside)
     return WeightedChart(**vars(chart), log_weight=log_weight, counts=counts)
+
+
+# ---- fitting probabilities to sentences ------------------------------------------------------------------------------
+
+
+def em_step(grammar: PCFG, sentences: Sequence[Sentence], device: str = "cpu") -> tuple[PCFG, float]:
+    """The grammar whose probabilities are the expected counts of this one's rules, divided by those of their heads.
+
+    Also the mean log probability of the sentences under the grammar that came in, which no round makes worse.  Rules of
+    a symbol that is never expected stay as they are.
+    """
+    totals = [np.zeros_like(p) for p in (grammar.root, grammar.binary_prob, grammar.lexical_prob)]
+    log_prob = 0.0
+    for s, chart in enumerate(weighted_charts(grammar, sentences, RuleWeights.of(grammar, device=device),
+                                              EngineOptions(backend="torch", device=device))):
+        if chart.counts is None or chart.log_prob == -np.inf:
+            raise UsageError(f"the grammar gives sentence {s} no probability, so that no rule of it can be counted; "
+                             f"leave it out, or begin with a grammar that knows its words")
+        log_prob += chart.log_prob
+        for total, counts in zip(totals, chart.counts, strict=True):
+            total += counts
+    root, binary, lexical = totals
+    fitted = replace(
+        grammar, root=root / root.sum(), symbol_counts=None, word_counts=None, written=None,
+        binary_prob=_shares(binary, grammar.binary[:, 0], grammar.binary_prob),
+        lexical_prob=_shares(lexical, grammar.lexical[:, 0], grammar.lexical_prob))
+    return fitted, log_prob / len(sentences)
+
+
+def _shares(counts: np.ndarray, heads: np.ndarray, before: np.ndarray) -> np.ndarray:
+    total = np.bincount(heads, counts)[heads] if len(heads) else counts
+    return np.where(total > 0, counts / np.where(total > 0, total, 1.0), before)
+
+
+def normalised(grammar: PCFG, scores: RuleWeights) -> RuleWeights:
+    """Probabilities of rules from any scores: the softmax over the rules of each head, differentiable."""
+    heads = [torch.zeros(len(scores.root), dtype=torch.int64), torch.as_tensor(grammar.binary[:, 0].astype(np.int64)),
+             torch.as_tensor(grammar.lexical[:, 0].astype(np.int64))]
+    return RuleWeights(*(_softmax(x, head.to(x.device), grammar.n_nonterminals)
+                         for x, head in zip(scores, heads, strict=True)))
+
+
+def _softmax(scores: torch.Tensor, heads: torch.Tensor, n_heads: int) -> torch.Tensor:
+    peak = torch.full((n_heads,), -torch.inf, dtype=scores.dtype, device=scores.device)
+    peak = peak.scatter_reduce(0, heads, scores.detach(), "amax")
+    exponentials = torch.exp(scores - peak[heads])
+    return exponentials / exponentials.new_zeros(n_heads).index_add(0, heads, exponentials)[heads]

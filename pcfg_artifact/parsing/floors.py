@@ -9,10 +9,9 @@ import numpy as np
 from pcfg_artifact.grammar.expectation import derivation_entropy, expected_length
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.grammar.sampling import sample_trees
-from pcfg_artifact.parsing.engine import each_chart
+from pcfg_artifact.parsing.engine import DEFAULT, EngineOptions, each_chart
 from pcfg_artifact.parsing.masking import masked_log_probs
 from pcfg_artifact.parsing.masks import NAMED_MASKS
-from pcfg_artifact.parsing.options import DEFAULT, EngineOptions
 
 MASKS = ("mask 0.15", "mask 0.40")
 ONE_TREE = 1e-9  # nats: a sentence whose drawn tree has all but this of its log probability has no other

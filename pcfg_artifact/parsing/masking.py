@@ -16,10 +16,9 @@ from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.parsing.charts import Chart
 from pcfg_artifact.parsing.constraints import Constraints, forbidden_entries
-from pcfg_artifact.parsing.engine import LazyLeaves, leaf_outsides, leaves_of
+from pcfg_artifact.parsing.engine import DEFAULT, EngineOptions, LazyLeaves, leaf_outsides, leaves_of
 from pcfg_artifact.parsing.leaves import Sentence, emissions, sentence_leaves, word_ids
 from pcfg_artifact.parsing.masks import Masking, hide, selected_channel, visible_channel
-from pcfg_artifact.parsing.options import DEFAULT, EngineOptions
 from pcfg_artifact.system.random_streams import derive_seed
 
 MASK_NAME = "named masks"  # of the random stream

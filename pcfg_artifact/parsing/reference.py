@@ -8,10 +8,9 @@ import numpy as np
 
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.parsing.chart_index import cell_bounds
-from pcfg_artifact.parsing.charts import Chart, log_of
+from pcfg_artifact.parsing.charts import BestTree, Chart, log_of
 from pcfg_artifact.parsing.constraints import Forbidden, each_forbidden
-from pcfg_artifact.parsing.options import EngineOptions
-from pcfg_artifact.parsing.registry import BestTree
+from pcfg_artifact.parsing.engine import EngineOptions
 
 
 def inside(grammar: PCFG, leaves: np.ndarray, is_forbidden: np.ndarray | None = None) -> np.ndarray:

@@ -11,10 +11,9 @@ from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.expectation import derivation_entropy, entropy_terms
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.parsing.charts import Chart, entries_of
-from pcfg_artifact.parsing.engine import each_chart
+from pcfg_artifact.parsing.engine import DEFAULT, EngineOptions, each_chart
 from pcfg_artifact.parsing.forest import choice_entropies, forest_of_chart
 from pcfg_artifact.parsing.leaves import Sentence, word_ids
-from pcfg_artifact.parsing.options import DEFAULT, EngineOptions
 
 
 def tree_entropy(grammar: PCFG, given: Sentence | None = None, options: EngineOptions = DEFAULT) -> float:

@@ -28,9 +28,8 @@ from pcfg_artifact.errors import StageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.parsing.decoding import best_binary_tree, best_labels, labelled_recall
-from pcfg_artifact.parsing.engine import each_chart, inside_outside
+from pcfg_artifact.parsing.engine import EngineOptions, each_chart, inside_outside
 from pcfg_artifact.parsing.masking import word_distributions
-from pcfg_artifact.parsing.options import EngineOptions
 from pcfg_artifact.parsing.scoring import gold_spans, span_f1
 from pcfg_artifact.run.example_sentence import example_trees
 from pcfg_artifact.run.inputs import Inputs

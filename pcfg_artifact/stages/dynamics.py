@@ -22,8 +22,8 @@ from pcfg_artifact.metrics.models import masked_counterpart
 from pcfg_artifact.metrics.schema import Key, Metric
 from pcfg_artifact.metrics.selection import BEST, Numbers, Selector
 from pcfg_artifact.mlm import exact_comparison
+from pcfg_artifact.parsing.engine import EngineOptions
 from pcfg_artifact.parsing.masks import Masking
-from pcfg_artifact.parsing.options import EngineOptions
 from pcfg_artifact.parsing.prefix.left_to_right import next_words
 from pcfg_artifact.parsing.prefix.tree_facts import facts_so_far
 from pcfg_artifact.probing.corpus import Corpus

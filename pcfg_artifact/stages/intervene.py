@@ -12,7 +12,7 @@ from pcfg_artifact.interventions.effects import SMALLEST_CHANGE
 from pcfg_artifact.interventions.experiment import LINEAR, layer_metrics
 from pcfg_artifact.metrics.models import middle_layer, untrained
 from pcfg_artifact.metrics.schema import Metric
-from pcfg_artifact.parsing.options import EngineOptions
+from pcfg_artifact.parsing.engine import EngineOptions
 from pcfg_artifact.probing.probes import build_probes
 from pcfg_artifact.run.inputs import Inputs
 from pcfg_artifact.run.sections import InterveneConfig, as_json

@@ -16,12 +16,11 @@ from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.parsing.baselines import BASELINES
 from pcfg_artifact.parsing.chart_index import cell_bounds
 from pcfg_artifact.parsing.decoding import Parse, parses
+from pcfg_artifact.parsing.engine import EngineOptions, sentences_left_to_cpu
 from pcfg_artifact.parsing.gpu.arithmetic import stage_options
 from pcfg_artifact.parsing.latent_engine import latent_parses
 from pcfg_artifact.parsing.masking import masked_log_probs, one_mask_log_probs, perplexity
 from pcfg_artifact.parsing.masks import NAMED_MASKS
-from pcfg_artifact.parsing.options import EngineOptions
-from pcfg_artifact.parsing.registry import sentences_left_to_cpu
 from pcfg_artifact.parsing.scoring import CONVENTIONS, gold_spans, span_f1
 from pcfg_artifact.probing.settings import SAMPLED, TREEBANK, WIDEST
 from pcfg_artifact.run.inputs import Inputs

@@ -24,9 +24,8 @@ from pcfg_artifact.parsing.decoding import (
     viterbi,
     with_retries,
 )
-from pcfg_artifact.parsing.engine import each_chart
+from pcfg_artifact.parsing.engine import EngineOptions, each_chart
 from pcfg_artifact.parsing.gpu.arithmetic import stage_options
-from pcfg_artifact.parsing.options import EngineOptions
 from pcfg_artifact.parsing.tree_posterior import SpanEntropies
 from pcfg_artifact.system.machine import available_cores
 from pcfg_artifact.treebank.binarise import unbinarise

@@ -17,9 +17,8 @@ from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.grammar.sampling import sample_trees
 from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.parsing.decoding import labelled_recall
-from pcfg_artifact.parsing.engine import inside_outside
+from pcfg_artifact.parsing.engine import EngineOptions, inside_outside
 from pcfg_artifact.parsing.masking import masked_word_distribution
-from pcfg_artifact.parsing.options import EngineOptions
 from pcfg_artifact.treebank.brackets import parse_trees
 
 GRAMMAR = PCFG.from_rules(

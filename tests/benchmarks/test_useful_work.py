@@ -6,9 +6,8 @@ import pytest
 from benchmarks.useful_work import multiply_adds
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.parsing.cpu import CpuEngine
-from pcfg_artifact.parsing.engine import inside_outside
+from pcfg_artifact.parsing.engine import EngineOptions, inside_outside
 from pcfg_artifact.parsing.leaves import sentence_leaves
-from pcfg_artifact.parsing.options import EngineOptions
 
 
 def counted_by_hand(grammar: PCFG, sentence: list[str]) -> int:

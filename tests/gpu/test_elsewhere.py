@@ -18,9 +18,8 @@ from pcfg_artifact.mlm.gpt2 import build_causal_config, build_causal_model
 from pcfg_artifact.mlm.model import build_config, build_model, parse_shape
 from pcfg_artifact.mlm.next_word_comparison import next_word_predictions
 from pcfg_artifact.mlm.tokenizer import build_tokenizer
-from pcfg_artifact.parsing.engine import inside_outside
+from pcfg_artifact.parsing.engine import EngineOptions, inside_outside
 from pcfg_artifact.parsing.masks import Masking
-from pcfg_artifact.parsing.options import EngineOptions
 from pcfg_artifact.probing.attention_heads import head_statistics
 from pcfg_artifact.probing.linear_probe import LinearProbe
 from pcfg_artifact.probing.probes import build_probes

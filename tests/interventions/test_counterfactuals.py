@@ -20,10 +20,9 @@ from pcfg_artifact.interventions.counterfactuals import (
 )
 from pcfg_artifact.mlm.exact_comparison import MaskedSentence
 from pcfg_artifact.parsing.constraints import forbidden_entries
-from pcfg_artifact.parsing.engine import inside_outside, leaf_charts
+from pcfg_artifact.parsing.engine import EngineOptions, inside_outside, leaf_charts
 from pcfg_artifact.parsing.masking import hidden_words, masked_word_distribution
 from pcfg_artifact.parsing.masks import Masking
-from pcfg_artifact.parsing.options import EngineOptions
 
 GRAMMAR = PCFG.from_rules(
     root={"S": 1.0},

@@ -12,9 +12,8 @@ from pcfg_artifact.judge.tables import lay_out
 from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.metrics.selection import Numbers
 from pcfg_artifact.parsing.decoding import labelled_recall
-from pcfg_artifact.parsing.engine import inside_outside
+from pcfg_artifact.parsing.engine import ENGINES, inside_outside
 from pcfg_artifact.parsing.reference import ReferenceEngine
-from pcfg_artifact.parsing.registry import ENGINES
 from pcfg_artifact.parsing.scoring import span_f1
 from pcfg_artifact.probing import probes
 from pcfg_artifact.probing.linear_probe import LinearProbe

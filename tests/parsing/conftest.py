@@ -16,11 +16,10 @@ import pytest
 
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.parsing.chart_index import cell_of
-from pcfg_artifact.parsing.charts import Chart
+from pcfg_artifact.parsing.charts import BestTree, Chart
 from pcfg_artifact.parsing.constraints import each_forbidden
-from pcfg_artifact.parsing.options import EngineOptions
+from pcfg_artifact.parsing.engine import ENGINES, EngineOptions
 from pcfg_artifact.parsing.reference import log_of
-from pcfg_artifact.parsing.registry import ENGINES, BestTree
 
 TOY = "toy"
 SLOW = {"reference", TOY, "gpu"}  # gpu, because tests run it in Triton's interpreter; its own tests are longer

@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.parsing.decoding import labelled_recall, viterbi_trees
-from pcfg_artifact.parsing.engine import inside_outside, log_probabilities
+from pcfg_artifact.parsing.engine import EngineOptions, inside_outside, log_probabilities
 from pcfg_artifact.parsing.leaves import sentence_leaves
 from pcfg_artifact.parsing.masking import masked_word_distribution
-from pcfg_artifact.parsing.options import EngineOptions
 
 TIGHT = 1e-9
 

@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 from pcfg_artifact.parsing.chart_index import n_cells
 from pcfg_artifact.parsing.constraints import NOTHING, Forbidden
 from pcfg_artifact.parsing.cpu import CpuEngine
-from pcfg_artifact.parsing.engine import leaf_charts
+from pcfg_artifact.parsing.engine import EngineOptions, leaf_charts
 from pcfg_artifact.parsing.leaves import sentence_leaves
-from pcfg_artifact.parsing.options import EngineOptions
 
 TIGHT = 1e-9  # of logs, on every entry; sums of float64 in another order
 LENGTHS = (1, 2, 0, 7, 3, 5, 4)
@@ -50,7 +49,7 @@ def test_charts_and_best_trees_have_no_forbidden_entry(random_grammar, seed, den
 @settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 10**6))
 def test_the_best_tree_has_no_forbidden_entry(random_grammar, seed):
-    from pcfg_artifact.parsing.registry import engine_for
+    from pcfg_artifact.parsing.engine import engine_for
 
     rng = np.random.default_rng(seed)
     grammar = random_grammar(seed, 3, 3, 3, 0.7)

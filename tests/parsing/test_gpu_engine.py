@@ -12,20 +12,17 @@ from hypothesis import strategies as st
 
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
-from pcfg_artifact.parsing import registry
+from pcfg_artifact.parsing import engine as engines
 from pcfg_artifact.parsing.chart_index import n_cells
 from pcfg_artifact.parsing.cpu import CpuEngine
 from pcfg_artifact.parsing.cpu_kernels.rule_index import compiled
-from pcfg_artifact.parsing.engine import inside_outside, leaves_of
-from pcfg_artifact.parsing.options import EngineOptions
-from pcfg_artifact.parsing.registry import sentences_left_to_cpu
+from pcfg_artifact.parsing.engine import EngineOptions, inside_outside, leaves_of, sentences_left_to_cpu
 
 interpreter = pytest.importorskip("triton.runtime.interpreter")
 
-from pcfg_artifact.parsing.gpu import engine as gpu_engine  # noqa: E402 - they import Triton
-from pcfg_artifact.parsing.gpu import kernels, row_sums  # noqa: E402
+from pcfg_artifact.parsing.gpu import gpu_engine, kernels, row_sums  # noqa: E402 - they import Triton
 from pcfg_artifact.parsing.gpu.batch_pass import FORMS, BatchPass, interpreter_blocks  # noqa: E402
-from pcfg_artifact.parsing.gpu.engine import GpuEngine, chart_order  # noqa: E402
+from pcfg_artifact.parsing.gpu.gpu_engine import GpuEngine, chart_order  # noqa: E402
 from pcfg_artifact.parsing.gpu.row_sums import SHORT, DeviceRules  # noqa: E402
 from tests.interpreted import checked_integers  # noqa: E402
 
@@ -119,7 +116,7 @@ def test_best_trees_span_scores_and_masked_words_of_60_random_grammars(random_gr
     named = [[f"w{w}-{n}" for w in rng.integers(3, size=rng.integers(1, 8))] for n in range(N_GRAMMARS)]
     leaves = leaves_of(together, named)
     engine, twin = GpuEngine(together, EngineOptions(outside="full")), \
-        registry.engine_for(together, EngineOptions("reference", outside="full"))
+        engines.engine_for(together, EngineOptions("reference", outside="full"))
     for best, expected in zip(engine.best_trees(leaves), twin.best_trees(leaves), strict=True):
         assert_logs_agree(np.array([best.log_prob]), np.array([expected.log_prob]), EXACT)
         assert len(best.nodes) == len(expected.nodes)
@@ -330,7 +327,7 @@ def test_without_triton_or_a_gpu_the_engine_is_absent_in_one_sentence(tiny_gramm
     monkeypatch.setattr(gpu_engine.triton.knobs.runtime, "interpret", False)
     with pytest.raises(UsageError, match="device 'cuda' cannot be used by the engine `gpu`.*use the engine `cpu`"):
         inside_outside(tiny_grammar, [["she"]], backend="gpu")
-    monkeypatch.setattr(registry, "find_spec", lambda name: None)
+    monkeypatch.setattr(engines, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match="the engine `gpu` needs Triton, which comes with torch's CUDA build"):
         inside_outside(tiny_grammar, [["she"]], backend="gpu")
 

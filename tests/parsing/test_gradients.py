@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.grammar.sampling import sample_trees
-from pcfg_artifact.parsing.differentiable import RuleWeights, leaf_weights, log_weights
-from pcfg_artifact.parsing.em import em_step, normalised
+from pcfg_artifact.parsing.differentiable import RuleWeights, em_step, leaf_weights, log_weights, normalised
 from pcfg_artifact.parsing.engine import inside_outside
 from pcfg_artifact.parsing.leaves import sentence_leaves
 

@@ -11,9 +11,8 @@ from pcfg_artifact.grammar.sampling import sample_trees
 from pcfg_artifact.parsing import reference
 from pcfg_artifact.parsing.cpu import CpuEngine
 from pcfg_artifact.parsing.decoding import viterbi_trees
-from pcfg_artifact.parsing.engine import inside_outside, leaf_charts, log_probabilities
+from pcfg_artifact.parsing.engine import EngineOptions, inside_outside, leaf_charts, log_probabilities
 from pcfg_artifact.parsing.leaves import sentence_leaves
-from pcfg_artifact.parsing.options import EngineOptions
 
 TIGHT = 1e-9  # relative, on every cell; float64 sums of products differ by rounding only
 
@@ -130,7 +129,7 @@ def log_probability_of(tree, grammar: PCFG) -> float:
 
 def test_the_engine_that_is_named_does_the_work(tiny_grammar, monkeypatch):
     """Chart, log probability and Viterbi all ask the engine of that name, and no other."""
-    from pcfg_artifact.parsing.registry import ENGINES
+    from pcfg_artifact.parsing.engine import ENGINES
 
     asked = []
 

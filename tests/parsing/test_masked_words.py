@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
-from pcfg_artifact.parsing.engine import inside_outside
+from pcfg_artifact.parsing.engine import EngineOptions, inside_outside
 from pcfg_artifact.parsing.masking import (
     hidden_words,
     masked_log_probs,
@@ -19,7 +19,6 @@ from pcfg_artifact.parsing.masking import (
     perplexity,
 )
 from pcfg_artifact.parsing.masks import KEPT_SHARE, MASK_SHARE, RANDOM_SHARE, Masking
-from pcfg_artifact.parsing.options import EngineOptions
 
 EXACT = 1e-12  # sums of a few hundred products in float64
 LENGTH = 4

@@ -8,8 +8,8 @@ import pytest
 from pcfg_artifact.grammar.latent import LatentPCFG, tensor_offsets
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.parsing.decoding import labelled_recall, parses
+from pcfg_artifact.parsing.engine import EngineOptions
 from pcfg_artifact.parsing.latent_engine import latent_inside_outside, latent_parses
-from pcfg_artifact.parsing.options import EngineOptions
 
 CLOSE = 1e-10  # sums of a few thousand products in float64, of both signs
 

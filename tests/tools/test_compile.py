@@ -21,7 +21,7 @@ ON_DEMAND = {
     "parsing.cpu_kernels.sentence_chart": {"log_prob"},
     "parsing.cpu_kernels.logspace": {"inside", "outside", "best_nodes"},
     "parsing.prefix.left_corners": {"solve_columns"},
-    "parsing.latent_kernels": {"inside", "outside"},
+    "parsing.latent_engine": {"inside", "outside"},
 }
 CALL_ALL = """
 import importlib, json, sys

@@ -12,11 +12,10 @@ import numpy as np
 from numba import njit
 
 from pcfg_artifact.parsing.chart_index import cell_of
-from pcfg_artifact.parsing.charts import log_of
+from pcfg_artifact.parsing.charts import BestTree, log_of
 from pcfg_artifact.parsing.constraints import Forbidden, clear
 from pcfg_artifact.parsing.cpu_kernels.rule_index import RuleIndex
 from pcfg_artifact.parsing.cpu_kernels.semiring import LOG, Space, plus
-from pcfg_artifact.parsing.registry import BestTree
 
 
 @njit(nogil=True, cache=True)

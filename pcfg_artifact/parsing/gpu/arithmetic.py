@@ -14,7 +14,7 @@ from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.parsing.chart_index import n_cells
 from pcfg_artifact.parsing.cpu_kernels.rule_index import RuleIndex, compiled
-from pcfg_artifact.parsing.options import EngineOptions
+from pcfg_artifact.parsing.engine import EngineOptions
 from pcfg_artifact.system.gpus import Gpu, gpu_of
 
 SECTOR = 32  # bytes that a load moves at least

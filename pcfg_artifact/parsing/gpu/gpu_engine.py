@@ -16,16 +16,15 @@ import triton
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.parsing.chart_index import cell_bounds, n_cells
-from pcfg_artifact.parsing.charts import Chart, SpanScores
+from pcfg_artifact.parsing.charts import BestTree, Chart, SpanScores
 from pcfg_artifact.parsing.constraints import Forbidden, each_forbidden
 from pcfg_artifact.parsing.cpu import CpuEngine
 from pcfg_artifact.parsing.cpu_kernels import logspace
 from pcfg_artifact.parsing.cpu_kernels.rule_index import compiled
+from pcfg_artifact.parsing.engine import DEFAULT, EngineOptions, leave_to_cpu
 from pcfg_artifact.parsing.gpu.batch_pass import FORMS, GPU_BLOCKS, LN_2, BatchPass, interpreter_blocks
 from pcfg_artifact.parsing.gpu.row_sums import DeviceRules
-from pcfg_artifact.parsing.options import DEFAULT, EngineOptions
 from pcfg_artifact.parsing.reference import log_of
-from pcfg_artifact.parsing.registry import BestTree, leave_to_cpu
 from pcfg_artifact.system.machine import available_memory, free_gpu_memory
 
 Result = TypeVar("Result")
