@@ -40,12 +40,6 @@ def masked_word_distribution(grammar: PCFG, sentence: Sentence, masked: Sequence
     return _distributions(grammar, next(leaf_outsides(grammar, [leaves], options, forbidden)))[masked]
 
 
-def one_mask_distributions(grammar: PCFG, sentence: Sentence, options: EngineOptions = DEFAULT) -> np.ndarray:
-    """(L, n_words): at every position, the probability of every word given all the other words, from one pass."""
-    leaves = leaves_of(grammar, [sentence])
-    return _distributions(grammar, next(leaf_outsides(grammar, leaves, with_all_outside(options))))
-
-
 def with_all_outside(options: EngineOptions) -> EngineOptions:
     """The same engine with beta of every pre-terminal, also of those that the word itself excludes."""
     return replace(options, outside="full")

@@ -1,11 +1,13 @@
 """Small random grammars, every tree of them, and every engine by name: those of the package, and a toy.
 
 A test that takes `engine` runs once for each engine of the registry; one that takes `quick_engine` leaves out those
-that are too slow for long sentences.
+that are too slow for long sentences.  The engine `gpu` runs in Triton's interpreter, half a second for every batch: it
+takes one example in four and no long sentences, unless PCFG_ARTIFACT_ALL_EXAMPLES is set.
 """
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -22,7 +24,8 @@ from pcfg_artifact.parsing.engine import ENGINES, EngineOptions
 from pcfg_artifact.parsing.reference import log_of
 
 TOY = "toy"
-SLOW = {"reference", TOY, "gpu"}  # gpu, because tests run it in Triton's interpreter; its own tests are longer
+ALL_EXAMPLES = bool(os.environ.get("PCFG_ARTIFACT_ALL_EXAMPLES"))
+SLOW = {"reference", TOY} | (set() if ALL_EXAMPLES else {"gpu"})
 NEEDS_TRITON = pytest.mark.skipif(find_spec("triton") is None, reason="triton is not installed")
 
 
@@ -35,8 +38,7 @@ def pytest_generate_tests(metafunc):
 
 
 def _is_left_out(engine: str, seed: int) -> bool:
-    """Three examples in four of `gpu`, which tests run in Triton's interpreter: half a second for every batch."""
-    return engine == "gpu" and seed % 4 > 0
+    return engine == "gpu" and seed % 4 > 0 and not ALL_EXAMPLES
 
 
 @pytest.fixture(scope="session")

@@ -14,9 +14,9 @@ from pcfg_artifact.parsing.masking import (
     hidden_words,
     masked_log_probs,
     masked_word_distribution,
-    one_mask_distributions,
     one_mask_log_probs,
     perplexity,
+    word_distributions,
 )
 from pcfg_artifact.parsing.masks import KEPT_SHARE, MASK_SHARE, RANDOM_SHARE, Masking
 
@@ -62,7 +62,8 @@ def test_one_pass_predicts_every_word_from_the_others(random_grammar, is_left_ou
     words = np.random.default_rng(seed).integers(grammar.n_words, size=6)
     options = EngineOptions(backend=engine)
     alone = np.concatenate([masked_word_distribution(grammar, words, [t], options) for t in range(6)])
-    np.testing.assert_allclose(one_mask_distributions(grammar, words, options), alone, rtol=0, atol=EXACT)
+    chart = inside_outside(grammar, [words], backend=engine, outside="full")[0]
+    np.testing.assert_allclose(word_distributions(grammar, chart), alone, rtol=0, atol=EXACT)
     with np.errstate(divide="ignore"):
         expected = np.log(alone[np.arange(6), words])
     np.testing.assert_allclose(next(one_mask_log_probs(grammar, [words], options)), expected, rtol=0, atol=1e-9)
@@ -140,7 +141,7 @@ def test_one_mask_equals_the_ratio_of_sentence_probabilities_on_craft(craft_gram
 
     sentence = next(tree.words() for tree in split(craft_treebank).test if 8 <= len(tree.words()) <= 12)
     ids = craft_grammar.encode(sentence)
-    found = one_mask_distributions(craft_grammar, ids)
+    found = word_distributions(craft_grammar, inside_outside(craft_grammar, [ids], outside="full")[0])
     np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-9)
     t = len(ids) // 2
     likely = np.argsort(-found[t])[:200]

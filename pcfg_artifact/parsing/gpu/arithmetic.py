@@ -23,7 +23,7 @@ SECTORS_PER_CYCLE = 4  # that the first-level cache of a multiprocessor delivers
 LAUNCH_SECONDS = 20e-6  # of a Triton kernel with some forty arguments, by the host; kernels of full batches hide it
 BATCH = 512  # sentences
 # One thread of the cpu engine on the terms of all pairs and rules, of which it visits the possible ones: measured 0.26,
-# 0.16 and 0.18 at 20, 40 and 80 words of CRAFT (docs/PERFORMANCE.md), 0.6 on a dense grammar.
+# 0.16 and 0.18 at 20, 40 and 80 words of CRAFT (docs/dev/performance.md), 0.6 on a dense grammar.
 CPU_SECONDS = 0.2e-9
 DOUBT = 2.0  # the GPU must be expected to be this much faster, because nobody has measured it
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 import torch
 import triton
 
 from pcfg_artifact.parsing.chart_index import n_cells
 from pcfg_artifact.parsing.gpu import kernels
-from pcfg_artifact.parsing.gpu.row_sums import DeviceRules, Pairs, RowSum
+from pcfg_artifact.parsing.gpu.row_sums import DeviceRules, Pairs, RowSum, padded
+
+Numbers = TypeVar("Numbers", int, np.ndarray, torch.Tensor)
 
 LN_2 = math.log(2.0)
 SPLITS = 4  # that a program multiplies at once
@@ -52,6 +55,11 @@ def interpreter_blocks(rules: DeviceRules) -> Blocks:
                   symbols=min(triton.next_power_of_2(rules.row_size), 1024))
 
 
+def first_of_width(width: Numbers, longest: Numbers | int) -> Numbers:
+    """Number of the first cell of a width, where cells run by width, then by start."""
+    return (width - 1) * (2 * longest - width + 2) // 2
+
+
 class Rows(NamedTuple):
     """Rows that a sum reads or writes: their numbers, exponents, how many a sentence has, the first, and their size."""
 
@@ -75,18 +83,17 @@ class BatchPass:
         self.n_launches = 0
         self.n_cells = n_cells(self.longest)
         widths = torch.arange(self.longest + 2)
-        self.first = ((widths - 1) * (2 * self.longest - widths + 2) // 2).to(torch.int32).to(self.device)
+        self.first = first_of_width(widths, self.longest).to(torch.int32).to(self.device)
         self.status = torch.zeros(self.n_sentences, dtype=torch.int32, device=self.device)
         self.alpha, self.exponents = self._chart()
         self._set_leaves(leaves)
-        self.right_words, self.left_words = (self._empty(self.longest, words.n_rows, True)
+        self.right_words, self.left_words = (self._empty(self.longest, words.n_rows)
                                              for words in (rules.right_words, rules.left_words))
         self.scratch = self._empty(self.longest, rules.n_columns)
         self.scratch_exponents = torch.empty(self.n_sentences * self.longest, dtype=torch.int32, device=self.device)
 
-    def _empty(self, n_rows: int, size: int, is_padded: bool = False) -> torch.Tensor:
-        size = -(-max(size, 1) // 16) * 16 if is_padded else size
-        return torch.empty((self.n_sentences, n_rows, size), dtype=self.form.dtype, device=self.device)
+    def _empty(self, n_rows: int, size: int) -> torch.Tensor:
+        return torch.empty((self.n_sentences, n_rows, padded(size)), dtype=self.form.dtype, device=self.device)
 
     def _chart(self) -> tuple[torch.Tensor, torch.Tensor]:
         return self._empty(self.n_cells, self.rules.row_size), torch.full(
@@ -130,8 +137,8 @@ class BatchPass:
         self.beta, self.outside_exponents = self._chart()
         beta = self.beta, self.outside_exponents
         narrow = self._first(4) if longest > 3 else self.n_cells  # cells that are no parents of pairs of in-terminals
-        given, word_given = self._empty(self.n_cells - narrow, rules.pairs.n, True), \
-            self._empty(longest - 1, rules.word_pairs.n, True)
+        given = self._empty(self.n_cells - narrow, rules.pairs.n)
+        word_given = self._empty(longest - 1, rules.word_pairs.n)
         for width in range(longest, 1, -1):
             pulled = None
             if longest - width >= 2 and rules.pairs.n:
@@ -160,7 +167,7 @@ class BatchPass:
         """Mantissas (N,) float64 and exponents (N,) of Z; a mantissa of 0 where there is no tree."""
         sentence = torch.arange(self.n_sentences, device=self.device)
         width = self.lengths.long()
-        cell = (width - 1) * (2 * self.longest - width + 2) // 2
+        cell = first_of_width(width, self.longest)
         top = self.alpha[sentence, cell].double()
         inner, leaf = ((top[:, :len(root)] * root.double()).sum(dim=1)
                        for root in (self.rules.root_inner, self.rules.root_leaf))
@@ -189,7 +196,7 @@ class BatchPass:
     # ---- launches --------------------------------------------------------------------------------------------------
 
     def _first(self, width: int) -> int:
-        return (width - 1) * (2 * self.longest - width + 2) // 2
+        return first_of_width(width, self.longest)
 
     def _n_symbols(self, width: int) -> int:
         return self.n_preterminals if width == 1 else self.n_interminals

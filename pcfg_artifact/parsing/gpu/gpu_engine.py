@@ -16,15 +16,14 @@ import triton
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.parsing.chart_index import cell_bounds, n_cells
-from pcfg_artifact.parsing.charts import BestTree, Chart, SpanScores
+from pcfg_artifact.parsing.charts import BestTree, Chart, SpanScores, log_of
 from pcfg_artifact.parsing.constraints import Forbidden, each_forbidden
 from pcfg_artifact.parsing.cpu import CpuEngine
 from pcfg_artifact.parsing.cpu_kernels import logspace
 from pcfg_artifact.parsing.cpu_kernels.rule_index import compiled
 from pcfg_artifact.parsing.engine import DEFAULT, EngineOptions, leave_to_cpu
-from pcfg_artifact.parsing.gpu.batch_pass import FORMS, GPU_BLOCKS, LN_2, BatchPass, interpreter_blocks
+from pcfg_artifact.parsing.gpu.batch_pass import FORMS, GPU_BLOCKS, LN_2, BatchPass, first_of_width, interpreter_blocks
 from pcfg_artifact.parsing.gpu.row_sums import DeviceRules
-from pcfg_artifact.parsing.reference import log_of
 from pcfg_artifact.system.machine import available_memory, free_gpu_memory
 
 Result = TypeVar("Result")
@@ -322,5 +321,4 @@ class GpuEngine:
 def chart_order(length: int, n_all: int) -> np.ndarray:
     """Where the cells of a sentence, in the order of charts, lie among the n_all cells of the longest of a batch."""
     starts, ends = cell_bounds(length)
-    widths, longest = ends - starts, int(np.sqrt(2 * n_all))
-    return (widths - 1) * (2 * longest - widths + 2) // 2 + starts
+    return first_of_width(ends - starts, int(np.sqrt(2 * n_all))) + starts
