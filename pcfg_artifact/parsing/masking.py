@@ -14,7 +14,7 @@ import numpy as np
 
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
-from pcfg_artifact.parsing.charts import Chart
+from pcfg_artifact.parsing.charts import Chart, log_of
 from pcfg_artifact.parsing.constraints import Constraints, forbidden_entries
 from pcfg_artifact.parsing.engine import DEFAULT, EngineOptions, LazyLeaves, leaf_outsides, leaves_of
 from pcfg_artifact.parsing.leaves import Sentence, emissions, sentence_leaves, word_ids
@@ -125,8 +125,7 @@ def _log_probs(grammar: PCFG, outside: np.ndarray, words: np.ndarray, seen: np.n
     is_mask = shown < 0
     numerator = np.where(is_mask, x_true, (channel.other + channel.same * (shown == words[positions])) * x_true)
     denominator = np.where(is_mask, x_any, channel.other * x_any + channel.same * x_shown)
-    with np.errstate(divide="ignore"):
-        return np.log(np.divide(numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0))
+    return log_of(np.divide(numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0))
 
 
 def perplexity(log_probs: Iterable[np.ndarray]) -> float:

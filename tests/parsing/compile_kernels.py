@@ -1,8 +1,9 @@
 """Compile every kernel launch of a batch for GPUs that are not here; run by test_gpu_compiling.py without interpreter.
 
-`python compile_kernels.py FORM CAPABILITY N_SYMBOLS N_RULES N_SENTENCES LENGTH` prints a line of JSON for each kind of
-launch: the kernel, its constants, its largest grid, registers, bytes of the stack (spills) and of shared memory.  The
-launches are recorded from the passes themselves, on tensors without memory, so that a batch may be of any size.
+`python compile_kernels.py FORM CAPABILITY N_SYMBOLS N_RULES N_SENTENCES LENGTH..` prints a line of JSON for each kind
+of launch: the kernel, its constants, its largest grid, registers, bytes of the stack (spills) and of shared memory.
+With a capability of 0 nothing is compiled.  The launches are recorded from the passes themselves, on tensors without
+memory, so that a batch may be of any size.
 """
 
 import json
@@ -24,6 +25,7 @@ from pcfg_artifact.parsing.gpu.row_sums import DeviceRules
 
 TYPES = {torch.float64: "*fp64", torch.float32: "*fp32", torch.int32: "*i32", torch.int16: "*i16", torch.int8: "*i8"}
 META = torch.device("meta")
+KERNELS = ("multiply_pairs", "sum_rows", "normalise", "pull_from_parents", "largest_marginals")
 
 
 class Recorder:
@@ -69,26 +71,30 @@ def resources(kernel, key, capability):
             "warps": num_warps, "fused": enable_fp_fusion, "index": signature.get("index_ptr", "")}
 
 
-def main(form, capability, n_symbols, n_rules, n_sentences, length):
-    recorders = {}
-    for name in ("multiply_pairs", "sum_rows", "normalise", "pull_from_parents", "largest_marginals"):
-        recorders[name] = Recorder(getattr(kernels, name))
-        setattr(kernels, name, recorders[name])
+def main(form, capability, n_symbols, n_rules, n_sentences, *lengths):
+    recorders = {name: Recorder(getattr(kernels, name)) for name in KERNELS}
+    for name, recorder in recorders.items():
+        setattr(kernels, name, recorder)
     shape = batch_pass.FORMS[form]
     grammar = treebank_sized_grammar(n_symbols, n_symbols * 4 // 5, n_rules)
     rules = DeviceRules(compiled(grammar), shape.dtype, META)
-    leaves = torch.empty((n_sentences, length, grammar.n_preterminals), dtype=torch.float64, device=META)
-    lengths = torch.empty(n_sentences, dtype=torch.int32, device=META)
-    run = batch_pass.BatchPass(rules, shape, batch_pass.GPU_BLOCKS, leaves, lengths, None)
-    run.inside()
-    run.outside(is_pruned=True)
-    run.span_scores()
+    for length in lengths:
+        leaves = torch.empty((n_sentences, length, grammar.n_preterminals), dtype=torch.float64, device=META)
+        run = batch_pass.BatchPass(rules, shape, batch_pass.GPU_BLOCKS, leaves,
+                                   torch.empty(n_sentences, dtype=torch.int32, device=META), None)
+        run.inside()
+        run.outside(is_pruned=True)
+        run.span_scores()
+        print_launches(recorders, capability, {"length": length, "launches": run.n_launches})
+
+
+def print_launches(recorders, capability, of_batch):
     for name, recorder in recorders.items():
         for key, grid in recorder.launches.items():
             constants = {name: value for name, value in json.loads(key)[1].items() if not isinstance(value, float)}
             found = resources(recorder.kernel, key, capability) if capability else {}
-            print(json.dumps({"kernel": name, "constants": constants, "grid": grid, "launches": run.n_launches,
-                              **found}), flush=True)
+            print(json.dumps({"kernel": name, "constants": constants, "grid": grid, **of_batch, **found}), flush=True)
+        recorder.launches.clear()
 
 
 if __name__ == "__main__":

@@ -180,10 +180,11 @@ def test_results_have_the_same_bits_in_any_order_of_programs_and_with_any_blocks
     set_index = builder.set_grid_idx
 
     def elsewhere(x, y, z):
-        """The programs of a launch from the last to the first, along both axes."""
-        sizes = builder.grid_dim
-        shuffled.append(sizes[0] * sizes[1] > 1)
-        set_index(sizes[0] - 1 - x, sizes[1] - 1 - y, z)
+        """The programs of a launch in an order by chance, along both axes."""
+        along, across = builder.grid_dim[:2]
+        shuffled.append(along * across > 1)
+        order = np.random.default_rng(along * across).permutation(along * across)
+        set_index(*divmod(int(order[x * across + y]), across), z)
 
     monkeypatch.setattr(builder, "set_grid_idx", elsewhere)
     for found, twin in zip(results(batch_pass(dense, words_of(dense), form, **many)), expected, strict=True):
