@@ -39,6 +39,10 @@ def launches(form, capability, n_symbols, n_rules, n_sentences, *lengths):
 def test_kernels_compile_without_spills_and_within_registers_and_shared_memory(form, capability):
     found = launches(form, capability, *PENN, "512", "25")
     assert {launch["kernel"] for launch in found} == set(REGISTERS)
+    assert_resources(found)
+
+
+def assert_resources(found):
     for launch in found:
         assert launch["stack"] == 0, launch
         assert 0 < launch["registers"] <= REGISTERS[launch["kernel"]], launch
@@ -46,9 +50,13 @@ def test_kernels_compile_without_spills_and_within_registers_and_shared_memory(f
         assert launch["fused"] is True  # said, whatever the default of this Triton is
 
 
-def test_grids_and_integers_of_512_sentences_of_126_words_fit():
-    """5,000 symbols, 100,000 rules: 160 GB of charts, whose numbers go beyond 32 bits and whose launches do not."""
-    for launch in launches("float64", "0", "5000", "100000", "512", "126"):
+@pytest.mark.slow
+def test_512_sentences_of_126_words_with_5000_symbols_and_100000_rules_compile_and_fit_grids_and_integers():
+    """160 GB of charts, whose numbers go beyond 32 bits and whose launches do not."""
+    found = launches("float64", "80", "5000", "100000", "512", "126")
+    assert_resources(found)
+    assert {launch["index"] for launch in found if launch["kernel"] == "sum_rows"} == {"*i16", "*i32"}
+    for launch in found:
         along, across = launch["grid"]
         assert along < 2**31
         assert across < 2**16
