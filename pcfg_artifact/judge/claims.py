@@ -102,10 +102,11 @@ class Claim:
         return self.paper if self.is_paper else self.source
 
     @property
-    def relation(self) -> str:
-        """The kind of relation and its number."""
-        strict = abs(self.number) == STRICT
-        return f"{self.kind.replace('_', ' ')}, {'strictly' if strict else f'{KINDS[self.kind][1]} {self.number:g}'}"
+    def limit(self) -> str:
+        """The bound for a reader."""
+        if abs(self.number) == STRICT:
+            return "> 0"
+        return f"{'≤' if self.kind in UPPER else '≥'} {self.bound:g}"
 
     @property
     def bound(self) -> float:

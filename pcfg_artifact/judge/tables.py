@@ -60,7 +60,7 @@ class Table:
 
 def lay_out(numbers: Numbers, paper: Iterable[Printed], verdict_of: Mapping[Key, str]) -> list[Table]:
     """All tables that have a number, rows and columns in the paper's order first."""
-    printed = _measured(numbers, (one for one in paper if not one.bound))
+    printed = measured_beside(numbers, (one for one in paper if not one.bound))
     tables = []
     for view, metrics in all_views(numbers):
         if view.figure:
@@ -137,7 +137,7 @@ def counterparts(roles: Roles) -> dict[str, str]:
     return {name: model for role, name in PAPER_MODELS.items() if (model := getattr(roles, role)) is not None}
 
 
-def _measured(numbers: Numbers, paper: Iterable[Printed]) -> list[tuple[Metric, Printed]]:
+def measured_beside(numbers: Numbers, paper: Iterable[Printed]) -> list[tuple[Metric, Printed]]:
     """Numbers of this run, each beside one that the paper prints of the model in the same role."""
     ours = counterparts(numbers.roles)
     found = []
