@@ -53,9 +53,20 @@ class Table:
     functions: Mapping[str, str]
 
     @property
+    def beside_paper(self) -> list[Place]:
+        """The columns of which the paper prints a number."""
+        there = {column for (_, column), entry in self.entries.items() if entry.paper is not None}
+        return [column for column in self.columns if column in there]
+
+    @property
     def is_paper(self) -> bool:
         """One of the paper's, or a table that its text is about."""
-        return any(entry.paper is not None for entry in self.entries.values())
+        return bool(self.beside_paper)
+
+    def rows_of(self, columns: Sequence[Place]) -> dict[Place, str]:
+        """The rows that have a number in some of the columns."""
+        there = {row for row, column in self.entries if column in columns}
+        return {row: label for row, label in self.rows.items() if row in there}
 
 
 def lay_out(numbers: Numbers, paper: Iterable[Printed], verdict_of: Mapping[Key, str]) -> list[Table]:
