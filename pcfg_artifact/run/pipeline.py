@@ -112,8 +112,8 @@ def run(profile: Profile, out: Path, stages: Sequence[Stage], *, force: bool = F
     if "verify" not in [stage.name for stage in stages]:
         return 0
     verdict = stage_folder.Folder(out / "verify")
-    print(verdict.text("summary.txt"), end="")
-    print(f"report: {verdict.path('report.html')}")
+    *lines, last = verdict.text("summary.txt").splitlines()
+    print("\n".join([*lines, f"report: {verdict.path('report.html')}", last]))
     return 0 if verdict.json("verdict")["passed"] is True else 1
 
 

@@ -18,8 +18,8 @@ from pcfg_artifact.run.expected import load_claims, load_paper
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 PHONE, DESK = 390, 1200
-FACTS = {"kind": "treebank", "source": "embedded", "left_out": [], "seed": 0, "stages": [], "time": "1 s",
-         "memory": "1 MB", "versions": {}, "record": ""}
+FACTS = {"kind": "treebank", "source": "embedded", "subtitle": "A run.", "left_out": [], "seed": 0, "stages": [],
+         "time": "1 s", "memory": "1 MB", "versions": {}, "record": ""}
 COMPLAINT = re.compile(r".*(?:CONSOLE|ERR_|Failed to load).*")
 
 # Appended to the page for the test alone: what the browser itself says of the layout, as text in the document.
@@ -209,10 +209,9 @@ def test_what_is_not_as_recorded_comes_first_and_is_said_in_red(page):
                           page.verdicts.judgements[0].keys, "50.00", "60.00", "± 1.5")
     changed = replace(page, verdicts=replace(page.verdicts, claims=[*claims, replace(last, agrees=False)],
                                              judgements=[differing]))
-    of_group = [claim for claim in shown_claims(changed) if claim.group == last.claim.group]
-    assert of_group[0].found.claim.id == last.claim.id
+    assert shown_claims(changed)[0].found.claim.id == last.claim.id
     text = render(changed)
-    assert text.count("not as recorded") == 1
+    assert text.count('<span class="verdict bad">not as recorded') == 1
     assert "not as recorded" not in render(page)
     assert 'class="result bad"' in text
     assert "60.00 ± 1.5" in read(changed)
