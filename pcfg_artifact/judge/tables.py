@@ -8,12 +8,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-import pandas as pd
-
 from pcfg_artifact.judge.judge import FAILING
 from pcfg_artifact.judge.paper import Printed
 from pcfg_artifact.metrics.models import Roles, shape_of
-from pcfg_artifact.metrics.schema import WHOLE_NUMBERS, Key, Metric, format_number
+from pcfg_artifact.metrics.schema import WHOLE_NUMBERS, Key, Metric, csv_text, format_number
 from pcfg_artifact.metrics.selection import BEST, Inapplicable, Missing, Numbers
 from pcfg_artifact.metrics.views import DEVIATION, LAYER, TABLES, VALUE, View, all_views, grouped, load_views
 
@@ -34,10 +32,6 @@ class Entry:
     @property
     def is_deviation(self) -> bool:
         return self.verdict.endswith(FAILING)  # its own, or that of the mean it is part of
-
-    @property
-    def difference(self) -> float | None:
-        return None if self.paper is None else self.metric.value - self.paper.value
 
 
 @dataclass(frozen=True)
@@ -175,10 +169,10 @@ def _of_view(view: View, printed: Iterable[tuple[Metric, Printed]], keys: set[Ke
 BESIDE: dict[str, tuple[Callable[[Entry], float | None], str]] = {
     "±": (lambda entry: entry.metric.error, ".4g"), "layer": (lambda entry: entry.layer, "d"),
     "paper": (lambda entry: None if entry.paper is None else entry.paper.value, "g"),
-    "difference": (lambda entry: entry.difference, "+.4g")}
+    "difference": (lambda entry: None if entry.paper is None else entry.metric.value - entry.paper.value, "+.4g")}
 
 
-def to_frame(table: Table) -> pd.DataFrame:
+def to_csv(table: Table) -> str:
     """The table as text: per column what was measured, and beside it its error and layer, what the paper prints, and
     their difference, where there are any; a star marks a deviation."""
     columns: dict[str, list[str]] = {"row": list(table.rows.values())}
@@ -189,11 +183,7 @@ def to_frame(table: Table) -> pd.DataFrame:
             beside = [None if entry is None else of(entry) for entry in entries]
             if any(number is not None for number in beside):
                 columns[f"{label} ({name})"] = ["" if number is None else format(number, form) for number in beside]
-    return pd.DataFrame(columns, dtype=object)
-
-
-def to_csv(table: Table) -> str:
-    return to_frame(table).to_csv(index=False, lineterminator="\n")
+    return csv_text(list(columns), zip(*columns.values(), strict=True))
 
 
 def _value(entry: Entry | None) -> str:
