@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib.collections import PatchCollection
+from matplotlib.patches import Rectangle
 
 from pcfg_artifact.judge.drawing import (
     SERIES,
@@ -302,6 +304,41 @@ def f1_by_width(numbers: Numbers) -> Drawing | None:
     axis.legend()
     return finish(figure, "f1_by_width", "Parsing F1 by span width",
                   "Whole-tree F1 is dominated by short spans; this shows where each parser loses.")
+
+
+@styled
+def filling(construction: Mapping[str, Any]) -> Drawing:
+    """Small multiples: after every layer of the constructed transformer, which cells of the chart it holds."""
+    n_words, layers = len(construction["words"]), construction["layers"]
+    n_rows = 3
+    n_columns = -(-len(layers) // n_rows)
+    figure, [[axis]] = new_figure(7.2, 7.2 * n_rows * (n_words + 2.5) / (n_columns * (n_words + 1)))
+    squares: dict[str, list[Rectangle]] = {}
+    impossible: set[tuple[int, int]] = set()
+    inside = {(i, i + 1) for i in range(n_words)}
+    outside: set[tuple[int, int]] = set()
+    for index, layer in enumerate(layers):
+        left, base = (index % n_columns) * (n_words + 1), -(index // n_columns) * (n_words + 2.5)
+        fresh = {(int(i), int(j)) for i, j, _ in layer["cells"]}
+        impossible |= {(int(i), int(j)) for i, j, value in layer["cells"] if value == 0}
+        is_inside = layer["phase"] == "inside"
+        (inside if is_inside else outside).update(fresh)
+        for i, j in sorted(inside | outside):
+            name = ("c1" if is_inside else "c2") if (i, j) in fresh else "c3" if (i, j) in outside else "grid"
+            size = 0.4 if (i, j) in impossible else 0.9
+            corner = (left + (i + j - 1 - size) / 2, base + j - i - size / 2)
+            squares.setdefault(name, []).append(Rectangle(corner, size, size))
+        axis.text(left + (n_words - 1) / 2, base + n_words + 0.9, f"{layer['layer']} {layer['phase']}", ha="center",
+                  fontsize=7)
+    for name, patches in squares.items():
+        axis.add_collection(PatchCollection(patches, facecolor=colour(name), linewidth=0))
+    axis.set(xlim=(-1, n_columns * (n_words + 1) - 1), ylim=(-(n_rows - 1) * (n_words + 2.5), n_words + 2.5))
+    axis.set_axis_off()
+    axis.set_aspect("equal")
+    return finish(figure, "filling", "The chart fills layer by layer in the constructed transformer",
+                  "Each panel is one layer; a cell is a span, wider spans higher up. Blue: inside probabilities that "
+                  "this layer computes; orange: outside probabilities; grey: inside held from before; green: both. "
+                  "Small: spans that the grammar makes impossible.")
 
 
 FIGURES: tuple[Callable[[Numbers], Drawing | None], ...] = (

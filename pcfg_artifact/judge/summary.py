@@ -13,7 +13,7 @@ from pcfg_artifact.metrics.schema import KEY, csv_text
 from pcfg_artifact.metrics.selection import Numbers
 
 MAXIMUM_NUMBERS, MAXIMUM_CLAIMS = 5, 8  # that a terminal shows of what disagrees
-WIDTH, NAME_WIDTH = 132, 64
+WIDTH, NAME_WIDTH = 132, 71
 SHOWN, NOT_SHOWN, DEPENDS, NO_MODEL, NOT_TESTABLE, NOT_MEASURED = (
     "shown", "not shown", "depends on the seed", "no such model", "not testable here", "not measured here")
 NOTHING_LEARNED, NO_CONTROL, NOTHING_PARSED = "also holds without training", "holds, no control", "vacuous"

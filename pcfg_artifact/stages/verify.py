@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pcfg_artifact.judge import figures, figures_beyond_paper, report, sentence_drawings, summary, tables
+from pcfg_artifact.judge import figures, figures_beyond_paper, report, summary, tables
 from pcfg_artifact.judge.drawing import Drawing
 from pcfg_artifact.judge.judge import judge
 from pcfg_artifact.judge.paper import as_numbers
@@ -56,27 +56,18 @@ def run(cfg: VerifyConfig, inputs: Inputs, out: StageDir, machine: Machine) -> N
 
 def draw(numbers: Numbers, folders: Mapping[str, Folder]) -> tuple[list[Drawing], list[tuple[str, str]]]:
     """Every figure whose data are there, and the names of the others with the reason."""
-    drawings, undrawn = [], []
+    drawings: list[Drawing] = []
+    undrawn: list[tuple[str, str]] = []
     for figure in (*figures.FIGURES, *figures_beyond_paper.BEYOND_THE_PAPER):
-        drawing = figure(numbers)
-        if drawing is None:
+        if (drawing := figure(numbers)) is None:
             undrawn.append((figure.__name__.replace("_", " "), "no stage measured its numbers"))
         else:
             drawings.append(drawing)
-    scatter, probed, construction = (_stored(folders, stage, name) for stage, name in
-                                     (("probe", "scatter"), ("probe", "example"), ("construct", "example")))
-    if scatter is None:
-        undrawn.append(("scatter", "the stage probe wrote none"))
-    else:
-        drawings.append(figures.scatter(scatter))
-    if construction is None:
-        undrawn.append(("example and filling chart", "the stage construct wrote none"))
-    else:
-        if probed is not None and probed["words"] != construction["words"]:
-            undrawn.append(("probed tree of the example", "the stages construct and probe show different sentences; "
-                            "run both again with --force"))
-            probed = None
-        drawings += [sentence_drawings.sentence_charts(construction, probed), sentence_drawings.filling(construction)]
+    for figure, stage, name in ((figures.scatter, "probe", "scatter"), (figures.filling, "construct", "example")):
+        if (stored := _stored(folders, stage, name)) is None:
+            undrawn.append((figure.__name__, f"the stage {stage} wrote none"))
+        else:
+            drawings.append(figure(stored))
     return drawings, undrawn
 
 

@@ -31,7 +31,7 @@ def test_a_good_run_agrees_and_leaves_report_tables_and_verdicts(finished):
     files = set(out.files())
     assert {f"tables/table{n}.csv" for n in range(1, 9)} <= files
     assert {f"figures/{name}.png" for name in ("frequency", "loss_curves", "optimum_gap", "f1_by_layer", "eos_and_adj",
-                                               "marginals", "scatter", "attention", "example", "filling")} <= files
+                                               "marginals", "scatter", "attention", "filling")} <= files
     text = out.text("summary.txt")
     assert len(text.splitlines()) < 40
     assert "8 of 10 central findings shown; not: " in text  # the costs of the approximations, as predicted
