@@ -12,7 +12,7 @@ import pytest
 
 from pcfg_artifact.judge import summary
 from pcfg_artifact.judge.judge import Judgement, Run, Verdict, judge
-from pcfg_artifact.judge.report import Page, explored_sentences, render, shown_claims, trees_of
+from pcfg_artifact.judge.report import Page, explored_sentences, render, shown_claims, subtitle, trees_of
 from pcfg_artifact.judge.tables import lay_out
 from pcfg_artifact.run.expected import load_claims, load_paper
 
@@ -190,6 +190,25 @@ def test_the_two_verdicts_stand_apart(page):
     first, second = text.index("Does this run agree with the recorded runs?"), text.index("What does this run show")
     assert first < text.index(summary.agreement(page.verdicts)) < second < text.index(summary.findings(page.verdicts))
     assert 'class="result none"' in render(page)
+
+
+def test_the_first_screen_has_five_findings_and_a_bar_of_all_findings_of_the_paper(page):
+    text = render(page)
+    start, end = text.index('<section id="findings">'), text.index('<section id="tables">')
+    findings = text[start:end]
+    assert all(claim.headline in findings for claim in load_claims())
+    assert findings.count('<td class="mark ') == 5
+    parts = re.findall(r'style="flex-grow: (\d+)"', findings)
+    assert sum(map(int, parts)) == sum(claim.group == "findings of the paper" for claim in load_claims())
+    assert "<details open><summary>What failed" in findings
+
+
+def test_the_subtitle_says_what_was_run_and_what_it_can_say(smoke_numbers):
+    assert subtitle("smoke", "embedded", smoke_numbers.roles, 0, is_given=False) == (
+        "Smoke run: generated treebank, models of up to 3 layers, seed 0. It tests the software; it is no evidence "
+        "about the paper.")
+    assert subtitle("smoke", "zoo:anbn", smoke_numbers.roles, 1, is_given=True) == (
+        "Smoke run: grammar zoo:anbn, models of up to 3 layers, seed 1.")
 
 
 def test_claims_of_another_scale_are_shown_with_what_was_measured(page):
