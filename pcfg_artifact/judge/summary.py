@@ -129,7 +129,7 @@ def summarise(verdicts: Verdicts) -> str:
               if found.claim.central and found.agrees and status(found, profile) != NO_MODEL]
     n_failing = sum(any(one.outcome == FAILS and one.agrees for one in found) for found in by_claim(verdicts).values())
     known = "" if verdicts.why_not else ", as in the recorded runs"
-    foot = [findings(verdicts), central(verdicts), f"{n_failing} claims fail{known}." if n_failing else "",
+    foot = [f"{n_failing} claims fail{known}." if n_failing else "", findings(verdicts), central(verdicts),
             agreement(verdicts)]
     return "\n".join([f"{'central findings':<{NAME_WIDTH}} {'in this run':<20} measured (claimed)", *lines,
                       *filter(None, foot)])
