@@ -53,7 +53,7 @@ KINDS: dict[str, tuple[tuple[str, ...], str, float | None]] = {
 UPPER = ("at_most", "within", "spread_within")  # their values must not exceed the bound; others must reach it
 LEAST_POINTS = 4  # of a trend
 COMMON = {"id", "claim", "paper", "says", "scale", "kind", "for_each", "reason", "needs_layers", "direction",
-          "grammars", "source", "strict", "central", "basis", "check", "at_paper"}
+          "grammars", "source", "strict", "central", "basis", "check", "at_paper", "headline"}
 EXTRA = ("pick", "by", "baseline")  # what a claim adds to a selector
 STRICT = math.nextafter(0.0, 1.0)  # the least that is more than nothing
 
@@ -80,6 +80,7 @@ class Claim:
     is_check: bool = False  # true by a theorem or by construction of the text: it tests the software
     at_paper: str = ""  # of a central claim: how it will come out at the profile paper, which nobody has run, and why
     grammars: tuple[str, ...] = ("",)  # evaluated on each
+    headline: str = ""  # of the five that the first screen of the report shows, as a question
 
     @property
     def is_paper(self) -> bool:
@@ -102,10 +103,11 @@ class Claim:
         return self.paper if self.is_paper else self.source
 
     @property
-    def relation(self) -> str:
-        """The kind of relation and its number."""
-        strict = abs(self.number) == STRICT
-        return f"{self.kind.replace('_', ' ')}, {'strictly' if strict else f'{KINDS[self.kind][1]} {self.number:g}'}"
+    def limit(self) -> str:
+        """The bound for a reader."""
+        if abs(self.number) == STRICT:
+            return "> 0"
+        return f"{'≤' if self.kind in UPPER else '≥'} {self.bound:g}"
 
     @property
     def bound(self) -> float:
@@ -189,7 +191,8 @@ def _parse(item: Any) -> Claim:
                  falling=item.get("direction", "rising") == "falling", needs_layers=int(item.get("needs_layers", 0)),
                  source=item.get("source", THE_PAPER), central=item.get("central", ""),
                  basis=item.get("basis", "reading"), is_check=bool(item.get("check")),
-                 at_paper=" ".join(item.get("at_paper", "").split()), grammars=tuple(item.get("grammars", ("",))))
+                 at_paper=" ".join(item.get("at_paper", "").split()), grammars=tuple(item.get("grammars", ("",))),
+                 headline=item.get("headline", ""))
 
 
 # ---- the numbers a claim speaks of -----------------------------------------------------------------------------------

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib.collections import PatchCollection
+from matplotlib.patches import Rectangle
 
 from pcfg_artifact.judge.drawing import (
     SERIES,
@@ -19,7 +21,7 @@ from pcfg_artifact.judge.drawing import (
     styled,
     whole_ticks,
 )
-from pcfg_artifact.metrics.models import Roles, shape_of
+from pcfg_artifact.metrics.models import Roles, shape_of, untrained
 from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.metrics.selection import ALL, LAST, Numbers
 from pcfg_artifact.metrics.views import grouped
@@ -122,21 +124,58 @@ def f1_by_layer(numbers: Numbers) -> Drawing | None:
     scores = found(numbers, **F1, model=ALL, layer=ANY_LAYER, probe=ALL, setting=list(TEXTS), input=EOS)
     if not scores:
         return None
-    models, probes = drawn_models(scores, numbers.roles), probes_of(scores, but=MARGINAL_PROBE)
-    lines, texts = grouped(scores, "probe", "setting", "model"), texts_of(scores)
+    probes, texts = probes_of(scores, but=MARGINAL_PROBE), texts_of(scores)
     figure, grid = new_figure(7.2, 3.0 * len(probes), len(probes), len(texts), sharey=True)
     for axes, probe in zip(grid, probes, strict=True):
         for axis, (setting, text) in zip(axes, texts.items(), strict=True):
-            for index, model in enumerate(models):
-                if (probe, setting, model) in lines:
-                    plot(axis, *curve(lines[probe, setting, model], "layer"), index, model)
-            axis.set(title=text if len(probes) == 1 else f"{text}, {probe} probe", xlabel="layer",
+            _draw_layers(axis, numbers, scores, probe, setting)
+            axis.set(title=text if len(probes) == 1 else f"{text}, {probe} probe",
                      ylabel="sentence F1" if axis is axes[0] else "")
-            whole_ticks(axis)
-    grid[0][-1].legend()
+    figure.legend(*grid[0][-1].get_legend_handles_labels(), loc="outside lower center", ncol=4)
     return finish(figure, "f1_by_layer", "Parsing F1 by layer and model",
                   f"Probe that reads a word and EOS: {', '.join(probes)}. Layer 0 holds the embeddings before any "
-                  f"attention.")
+                  f"attention; untrained is the base model before its first step.")
+
+
+@styled
+def trees_at_a_glance(numbers: Numbers, paper: Numbers) -> Drawing | None:
+    """F1 by layer on the last text alone, with what the paper prints as marks."""
+    scores = found(numbers, **F1, model=ALL, layer=ANY_LAYER, probe=ALL, setting=list(TEXTS), input=EOS)
+    if not scores:
+        return None
+    probe, (setting, text) = probes_of(scores, but=MARGINAL_PROBE)[0], list(texts_of(scores).items())[-1]
+    figure, [[axis]] = new_figure(5.2, 3.7)
+    _draw_layers(axis, numbers, scores, probe, setting)
+    deepest = max(score.layer or 0 for score in scores)
+    theirs = found(paper, **F1, model="base", layer=[0, LAST], probe=probe, setting=setting, input=EOS)
+    marks = [*((deepest if metric.layer else 0, metric.value) for metric in theirs),
+             *((deepest, metric.value) for metric in found(paper, **F1, model="IO", setting=setting))]
+    for x, value in marks:
+        axis.annotate(f"{value:.3g}", (x, value), (-6 if x else 6, 4), textcoords="offset points",
+                      ha="right" if x else "left", fontsize=8, color=colour("c5"))
+    if marks:
+        axis.plot(*zip(*marks, strict=True), linestyle="none", marker="D", markersize=6, color=colour("c5"),
+                  markerfacecolor=colour("paper"), label="the paper (12 layers)")
+    axis.set(ylabel="sentence F1")
+    figure.legend(loc="outside lower center", ncol=3)
+    return finish(figure, "trees_at_a_glance", f"Trees that a {probe} probe reads, by layer, {text}",
+                  "Diamonds: what the paper prints of its base model (layer 0: less than this; its best layer; "
+                  "Inside-Outside), on the Penn Treebank." if marks else
+                  "Layer 0 holds the embeddings before any attention.")
+
+
+def _draw_layers(axis: Any, numbers: Numbers, scores: Sequence[Metric], probe: str, setting: str) -> None:
+    """F1 by layer of every trained model, of the base model before training, and of exact inference."""
+    lines = grouped((score for score in scores if (score.probe, score.setting) == (probe, setting)), "model")
+    for index, model in enumerate(drawn_models(scores, numbers.roles)):
+        if model in lines:
+            plot(axis, *curve(lines[model], "layer"), index, model)
+    if numbers.roles.base is not None and (line := lines.get(untrained(numbers.roles.base))):
+        axis.plot(*curve(line, "layer"), color=colour("muted"), linestyle=":", marker="x", label="untrained")
+    for exact in found(numbers, **F1, model="IO", setting=setting):
+        axis.axhline(exact.value, color=colour("ink"), linestyle="--", linewidth=1.2, label="Inside-Outside")
+    axis.set_xlabel("layer")
+    whole_ticks(axis)
 
 
 @styled
@@ -265,6 +304,41 @@ def f1_by_width(numbers: Numbers) -> Drawing | None:
     axis.legend()
     return finish(figure, "f1_by_width", "Parsing F1 by span width",
                   "Whole-tree F1 is dominated by short spans; this shows where each parser loses.")
+
+
+@styled
+def filling(construction: Mapping[str, Any]) -> Drawing:
+    """Small multiples: after every layer of the constructed transformer, which cells of the chart it holds."""
+    n_words, layers = len(construction["words"]), construction["layers"]
+    n_rows = 3
+    n_columns = -(-len(layers) // n_rows)
+    figure, [[axis]] = new_figure(7.2, 7.2 * n_rows * (n_words + 2.5) / (n_columns * (n_words + 1)))
+    squares: dict[str, list[Rectangle]] = {}
+    impossible: set[tuple[int, int]] = set()
+    inside = {(i, i + 1) for i in range(n_words)}
+    outside: set[tuple[int, int]] = set()
+    for index, layer in enumerate(layers):
+        left, base = (index % n_columns) * (n_words + 1), -(index // n_columns) * (n_words + 2.5)
+        fresh = {(int(i), int(j)) for i, j, _ in layer["cells"]}
+        impossible |= {(int(i), int(j)) for i, j, value in layer["cells"] if value == 0}
+        is_inside = layer["phase"] == "inside"
+        (inside if is_inside else outside).update(fresh)
+        for i, j in sorted(inside | outside):
+            name = ("c1" if is_inside else "c2") if (i, j) in fresh else "c3" if (i, j) in outside else "grid"
+            size = 0.4 if (i, j) in impossible else 0.9
+            corner = (left + (i + j - 1 - size) / 2, base + j - i - size / 2)
+            squares.setdefault(name, []).append(Rectangle(corner, size, size))
+        axis.text(left + (n_words - 1) / 2, base + n_words + 0.9, f"{layer['layer']} {layer['phase']}", ha="center",
+                  fontsize=7)
+    for name, patches in squares.items():
+        axis.add_collection(PatchCollection(patches, facecolor=colour(name), linewidth=0))
+    axis.set(xlim=(-1, n_columns * (n_words + 1) - 1), ylim=(-(n_rows - 1) * (n_words + 2.5), n_words + 2.5))
+    axis.set_axis_off()
+    axis.set_aspect("equal")
+    return finish(figure, "filling", "The chart fills layer by layer in the constructed transformer",
+                  "Each panel is one layer; a cell is a span, wider spans higher up. Blue: inside probabilities that "
+                  "this layer computes; orange: outside probabilities; grey: inside held from before; green: both. "
+                  "Small: spans that the grammar makes impossible.")
 
 
 FIGURES: tuple[Callable[[Numbers], Drawing | None], ...] = (

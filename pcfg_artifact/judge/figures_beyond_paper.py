@@ -56,24 +56,29 @@ def interventions(numbers: Numbers) -> Drawing | None:
                   "can travel.")
 
 
-@styled
 def dynamics(numbers: Numbers) -> Drawing | None:
-    panels = {title: grouped(found(numbers, table="dynamics", model=ALL, step=ALL, **shown), "model")
+    return _dynamics(numbers, numbers.roles.base, "dynamics")
+
+
+def causal_dynamics(numbers: Numbers) -> Drawing | None:
+    return _dynamics(numbers, next(iter(numbers.roles.followed[1:]), None), "causal_dynamics")
+
+
+@styled
+def _dynamics(numbers: Numbers, model: str | None, name: str) -> Drawing | None:
+    """What one model learned step by step: a panel for each measure."""
+    panels = {title: [] if model is None else found(numbers, table="dynamics", model=model, step=ALL, **shown)
               for title, shown in PANELS.items()}
-    models = [model for model in numbers.roles.followed if any(model in panel for panel in panels.values())]
-    if not models:
+    if not any(panels.values()):
         return None
-    figure, grid = new_figure(7.2, 1.6 * len(PANELS), len(PANELS), len(models), sharex=True, sharey="row")
-    for axes, (title, panel) in zip(grid, panels.items(), strict=True):
-        for axis, model in zip(axes, models, strict=True):
-            _curves(axis, panel.get(model, []), numbers)
-            axis.set(title=f"{model}: {title}", xscale="log")
-        handles, labels = axes[0].get_legend_handles_labels()
-        if len(labels) > 1:  # beside the panels, where no curve is
-            axes[-1].legend(handles, labels, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    for axis in grid[-1]:
-        axis.set_xlabel("training step + 1")
-    return finish(figure, "dynamics", f"What {' and '.join(models)} learned at every step",
+    figure, grid = new_figure(7.2, 6.4, 3, 2, sharex=True)
+    for axis, (title, metrics) in zip(grid.flat, panels.items(), strict=False):
+        _curves(axis, metrics, numbers)
+        axis.set(title=title, xscale="log", xlabel="training step + 1")
+        if len(axis.get_legend_handles_labels()[1]) > 1:
+            axis.legend(fontsize=6.5)
+    grid[-1, -1].set_axis_off()
+    return finish(figure, name, f"What {model} learned at every step",
                   "One axis of training steps for all: how far a model is from the best possible prediction (of masked "
                   "words; of the next word for a causal model, whose name begins with C), how much of the tree and of "
                   "span marginals a linear probe reads from one layer (a causal model is asked for marginals given the "
@@ -185,4 +190,4 @@ def _when(delay: int | None) -> str:
 
 
 BEYOND_THE_PAPER: tuple[Callable[[Numbers], Drawing | None], ...] = (
-    interventions, dynamics, next_word_gap, known_while_reading, settled)
+    interventions, dynamics, causal_dynamics, next_word_gap, known_while_reading, settled)

@@ -41,13 +41,13 @@ class RecordedClaim:
             return found[0]
         return VARIES if HOLDS in found else FAILS if FAILS in found else found[0]
 
-    def scatter(self, claim: Claim) -> tuple[float, float]:
-        """Mean margin over the seeds, and half of its 95% interval by Student's t; NaN of one seed."""
-        margins = [claim.margin(value) for value in self.values.values()]
-        if not self.is_moved or len(margins) < 2:
-            return float(np.mean(margins)), math.nan
-        half = float(student_t.ppf(0.975, len(margins) - 1) * np.std(margins, ddof=1) / math.sqrt(len(margins)))
-        return float(np.mean(margins)), half
+    def scatter(self) -> tuple[float, float]:
+        """Mean value over the seeds, and half of its 95% interval by Student's t; NaN of one seed."""
+        values = list(self.values.values())
+        if not self.is_moved or len(values) < 2:
+            return float(np.mean(values)), math.nan
+        half = float(student_t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / math.sqrt(len(values)))
+        return float(np.mean(values)), half
 
 
 ClaimName = tuple[str, str]  # its id, and its grammar where it has several

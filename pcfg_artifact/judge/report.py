@@ -1,11 +1,11 @@
-"""report.html: one self-contained page with the two verdicts, every claim, table and figure, and the run's facts."""
+"""report.html: one self-contained page with the two verdicts, five findings, tables, figures, claims and the run."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any
 
@@ -13,11 +13,13 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from pcfg_artifact.judge import summary
-from pcfg_artifact.judge.claims import GROUPS, STRICT, UPPER, Claim, Comparison
+from pcfg_artifact.judge.claims import OF_PAPER, STRICT, UPPER, Claim, Comparison, compare
 from pcfg_artifact.judge.drawing import Drawing
 from pcfg_artifact.judge.judge import FAILING, ClaimVerdict, Verdict, Verdicts
 from pcfg_artifact.judge.tables import Entry, Table
+from pcfg_artifact.metrics.models import Roles
 from pcfg_artifact.metrics.schema import Metric, format_number, name_of
+from pcfg_artifact.metrics.selection import Numbers
 from pcfg_artifact.metrics.views import load_views
 from pcfg_artifact.treebank.tree import bracketed
 
@@ -25,12 +27,25 @@ MAXIMUM_DEVIATIONS = 100
 WIDTH, HEIGHT, MARGIN, LINE = 200, 40, 12, 16  # of a sparkline, pixels; LINE: the height of the axis
 LOGARITHMIC = 1e3  # values that lie so many times apart are drawn on a logarithmic axis
 
-TONES = {summary.SHOWN: "good", summary.PASSED: "good", summary.NOT_MEASURED: "none", summary.NOT_TESTABLE: "none",
-         summary.NO_MODEL: "none"}  # others: open; red is for what changed
-
-# What the section on reading from left to right shows, which is not the paper's: tables, then figures.
-READING_TABLES = ("next_words", "incremental", "settled")
-READING_FIGURES = ("next_word_gap", "known_while_reading", "settled")
+# Status -> tone; others are open.  Red is for what is not as recorded.
+TONES = {summary.SHOWN: "good", summary.PASSED: "good", summary.NOT_SHOWN: "fails", summary.NOT_PASSED: "fails",
+         summary.NOT_MEASURED: "none", summary.NOT_TESTABLE: "none", summary.NO_MODEL: "none"}
+OPEN = "open"
+MARKS = {"good": "✓", "fails": "✗", OPEN: "~", "none": "–"}
+# What a profile can say about the paper.
+PROFILES = {"smoke": "It tests the software; it is no evidence about the paper.",
+            "reduced": "Small models of real text: it asks whether the paper's relations hold, not for its numbers.",
+            "paper": "The paper's own scale."}
+SOURCES = {"embedded": "generated treebank"}
+# Topic of a claim -> the tables whose numbers it reads first.
+TOPICS = {
+    "Constructed transformers": ("agreement", "sizes"),
+    "Few symbols and low rank": ("approximation", "approximation_cost", "ablation", "parsers", "frequency"),
+    "Predicting masked words": ("perplexity", "masked_words"), "Trees": ("parsing",),
+    "Span probabilities": ("marginals",), "Control tasks": ("control", "sensitivity"), "Attention": ("attention",),
+    "Left to right": ("next_words", "incremental", "settled"),
+    "Encoded or used": ("interventions", "dynamics", "half_way")}
+OTHERS = "Others"
 
 
 @dataclass(frozen=True)
@@ -41,6 +56,7 @@ class ShownClaim:
     status: str
     picture: Mapping[str, Any]
     place: str
+    paper: Comparison | None  # what the paper's printed numbers give
 
     @property
     def name(self) -> str:
@@ -48,7 +64,11 @@ class ShownClaim:
 
     @property
     def tone(self) -> str:
-        return TONES.get(self.status, "open")
+        return TONES.get(self.status, OPEN)
+
+    @property
+    def mark(self) -> str:
+        return MARKS[self.tone]
 
     @property
     def figures(self) -> str:
@@ -61,12 +81,13 @@ class ShownClaim:
         return self.status == summary.NOT_TESTABLE
 
     @property
-    def is_central_and_not_shown(self) -> bool:
-        return bool(self.found.claim.central) and self.status not in (summary.SHOWN, summary.NO_MODEL)
+    def failed(self) -> bool:
+        """A finding of the paper that should be here, and is not."""
+        return self.found.claim.group == OF_PAPER and self.tone in ("fails", OPEN) and self.status != summary.NO_CONTROL
 
     @property
-    def group(self) -> str:
-        return self.found.claim.group
+    def topic(self) -> str:
+        return next((topic for topic, tables in TOPICS.items() if self.found.claim.table in tables), OTHERS)
 
 
 @dataclass(frozen=True)
@@ -79,6 +100,8 @@ class Page:
     drawings: Sequence[Drawing]
     undrawn: Sequence[tuple[str, str]] = field(default_factory=tuple)
     explored: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
+    paper: Numbers = field(default_factory=lambda: Numbers([]))  # what the paper prints, as if it were a run
+    first: Drawing | None = None  # the figure of the first screen
 
 
 def render(page: Page) -> str:
@@ -86,28 +109,41 @@ def render(page: Page) -> str:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string((folder / "report.html").read_text(encoding="utf-8"))
     verdicts, claims = page.verdicts, shown_claims(page)
-    failing = [j for j in verdicts.judgements if j.verdict in FAILING]
-    unjudged = Counter(j.reason for j in verdicts.judgements if j.verdict == Verdict.NOT_JUDGED)
+    deviations = [j for j in verdicts.judgements if j.verdict in FAILING]
+    worst = list({claim.found.claim.id: claim for claim in reversed(claims)}.values())[::-1]  # of a claim's grammars
+    by_tone = Counter(claim.tone for claim in worst if claim.found.claim.group == OF_PAPER)
     return template.render(
         css=Markup((folder / "report.css").read_text(encoding="utf-8")), run=verdicts.run, facts=page.facts,
         agreement=summary.agreement(verdicts), findings=summary.findings(verdicts), central=summary.central(verdicts),
         tone="bad" if not verdicts.agrees else "none" if verdicts.why_not else "good",
-        claims=claims, not_shown=[claim for claim in claims if claim.is_central_and_not_shown], tables=page.tables,
-        undrawn=page.undrawn, deviations=failing[:MAXIMUM_DEVIATIONS], n_deviations=len(failing), unjudged=unjudged,
-        n_agreeing=sum(j.verdict == Verdict.AGREES for j in verdicts.judgements), explored=page.explored,
+        by_tone={tone: by_tone[tone] for tone in MARKS if by_tone[tone]}, marks=MARKS,
+        headlines=[claim for claim in worst if claim.found.claim.headline], first=page.first,
+        failed=sorted((claim for claim in worst if claim.failed), key=lambda claim: not claim.found.claim.central),
+        topics={topic: some for topic in (*TOPICS, OTHERS) if (some := [c for c in claims if c.topic == topic])},
+        tables=page.tables, drawings=page.drawings, undrawn=page.undrawn, deviations=deviations[:MAXIMUM_DEVIATIONS],
+        n_deviations=len(deviations), explored=page.explored,
+        unjudged=Counter(j.reason for j in verdicts.judgements if j.verdict == Verdict.NOT_JUDGED),
+        n_agreeing=sum(j.verdict == Verdict.AGREES for j in verdicts.judgements),
         trees_of=trees_of, likely_spans=likely_spans,
         script=Markup((folder / "explorer.js").read_text(encoding="utf-8")), number=number, printed=printed,
-        name_of=lambda metric: name_of(vars(metric)), reading_tables=READING_TABLES,
-        reading_figures=READING_FIGURES, computed_by={view.figure: view.functions for view in load_views()},
-        drawings=[replace(drawing, svg=Markup(drawing.svg)) for drawing in page.drawings])
+        name_of=lambda metric: name_of(vars(metric)),
+        computed_by={view.figure: view.functions for view in load_views()}, svg=lambda drawing: Markup(drawing.svg))
+
+
+def subtitle(profile: str, source: str, roles: Roles, seed: int, *, is_given: bool) -> str:
+    """What was run, in words, and what it can say about the paper."""
+    layers = "" if roles.base is None else f", models of up to {max(map(roles.layers, roles.models))} layers"
+    what = f"grammar {source}" if is_given else SOURCES.get(source, f"treebank {source}")
+    about = "" if is_given else PROFILES.get(profile, "")
+    return f"{profile.capitalize()} run: {what}{layers}, seed {seed}. {about}".strip()
 
 
 # ---- claims ----------------------------------------------------------------------------------------------------------
 
 
 def shown_claims(page: Page) -> list[ShownClaim]:
-    """Every claim by group, first those that did not come out as recorded, then those that show nothing; each with the
-    first place that shows its table."""
+    """Every claim, first those that did not come out as recorded, then those that are not shown; each with the first
+    place that shows its table."""
     places: dict[str, str] = {}
     for table in page.tables:
         for entry in table.entries.values():
@@ -117,9 +153,14 @@ def shown_claims(page: Page) -> list[ShownClaim]:
             for name in view.tables:
                 places.setdefault(name, f"figure-{view.figure}")
     claims = [ShownClaim(found, summary.status(found, page.verdicts.run.profile), _picture(found),
-                         places.get(found.claim.table, "")) for found in page.verdicts.claims]
-    return sorted(claims, key=lambda claim: (
-        GROUPS.index(claim.group), claim.found.agrees, summary.ORDER.index(claim.status)))
+                         places.get(found.claim.table, ""), _of_paper(found, page.paper))
+              for found in page.verdicts.claims]
+    return sorted(claims, key=lambda claim: (claim.found.agrees, summary.ORDER.index(claim.status)))
+
+
+def _of_paper(found: ClaimVerdict, paper: Numbers) -> Comparison | None:
+    claim = found.claim
+    return compare(claim, paper, claim.grammars[0], partial=True).worst if claim.is_paper and paper.metrics else None
 
 
 def _picture(found: ClaimVerdict) -> dict[str, Any]:

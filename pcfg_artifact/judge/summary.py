@@ -1,4 +1,4 @@
-"""The two verdicts as text: for a terminal at most forty lines, and every judgement as CSV."""
+"""The two verdicts as text: for a terminal at most a screen, and every judgement as CSV."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from pcfg_artifact.judge.recorded_runs import VARIES
 from pcfg_artifact.metrics.schema import KEY, csv_text
 from pcfg_artifact.metrics.selection import Numbers
 
-MAXIMUM_LINES = 39  # and one more, for the pipeline to say where the report is
-MAXIMUM_NUMBERS = 5
-WIDTH, NAME_WIDTH = 132, 64
+MAXIMUM_NUMBERS, MAXIMUM_CLAIMS = 5, 8  # that a terminal shows of what disagrees
+WIDTH, NAME_WIDTH = 132, 71
 SHOWN, NOT_SHOWN, DEPENDS, NO_MODEL, NOT_TESTABLE, NOT_MEASURED = (
     "shown", "not shown", "depends on the seed", "no such model", "not testable here", "not measured here")
 NOTHING_LEARNED, NO_CONTROL, NOTHING_PARSED = "also holds without training", "holds, no control", "vacuous"
@@ -116,19 +115,24 @@ def central(verdicts: Verdicts) -> str:
 
 
 def summarise(verdicts: Verdicts) -> str:
-    """What disagrees first, then claims that are not shown; the last lines are the verdicts."""
-    profile = verdicts.run.profile
-    foot = list(filter(None, (findings(verdicts), central(verdicts), agreement(verdicts))))
+    """What disagrees first, then the central findings; the last lines are the verdicts."""
     lines = [_line(j.name, f"{j.measured} (expected {j.expected} {j.allowed})", j.verdict.value)
              for j in verdicts.outside[:MAXIMUM_NUMBERS]]
     if len(verdicts.outside) > MAXIMUM_NUMBERS:
         lines.append(f"… and {len(verdicts.outside) - MAXIMUM_NUMBERS} more, listed in verdicts.csv")
-    claims = sorted(verdicts.claims, key=lambda found: (found.agrees, ORDER.index(status(found, profile))))
-    lines += [_claim_line(found, profile) for found in claims if status(found, profile) != NO_MODEL]
-    room = MAXIMUM_LINES - 1 - len(foot)
-    if len(lines) > room:
-        lines = [*lines[:room - 1], f"… and {len(lines) - room + 1} more claims, listed in the report"]
-    return "\n".join([f"{'claim':<{NAME_WIDTH}} {'in this run':<20} measured (claimed)", *lines, *foot])
+    profile = verdicts.run.profile
+    turned = [found for found in verdicts.claims if not found.agrees]
+    lines += [_claim_line(found, profile) for found in turned[:MAXIMUM_CLAIMS]]
+    if len(turned) > MAXIMUM_CLAIMS:
+        lines.append(f"… and {len(turned) - MAXIMUM_CLAIMS} more claims, listed in the report")
+    lines += [_claim_line(found, profile) for found in verdicts.claims
+              if found.claim.central and found.agrees and status(found, profile) != NO_MODEL]
+    n_failing = sum(any(one.outcome == FAILS and one.agrees for one in found) for found in by_claim(verdicts).values())
+    known = "" if verdicts.why_not else ", as in the recorded runs"
+    foot = [f"{n_failing} claims fail{known}." if n_failing else "", findings(verdicts), central(verdicts),
+            agreement(verdicts)]
+    return "\n".join([f"{'central findings':<{NAME_WIDTH}} {'in this run':<20} measured (claimed)", *lines,
+                      *filter(None, foot)])
 
 
 def _claim_line(found: ClaimVerdict, profile: str) -> str:

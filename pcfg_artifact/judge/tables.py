@@ -8,12 +8,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-import pandas as pd
-
 from pcfg_artifact.judge.judge import FAILING
 from pcfg_artifact.judge.paper import Printed
 from pcfg_artifact.metrics.models import Roles, shape_of
-from pcfg_artifact.metrics.schema import WHOLE_NUMBERS, Key, Metric, format_number
+from pcfg_artifact.metrics.schema import WHOLE_NUMBERS, Key, Metric, csv_text, format_number
 from pcfg_artifact.metrics.selection import BEST, Inapplicable, Missing, Numbers
 from pcfg_artifact.metrics.views import DEVIATION, LAYER, TABLES, VALUE, View, all_views, grouped, load_views
 
@@ -35,10 +33,6 @@ class Entry:
     def is_deviation(self) -> bool:
         return self.verdict.endswith(FAILING)  # its own, or that of the mean it is part of
 
-    @property
-    def difference(self) -> float | None:
-        return None if self.paper is None else self.metric.value - self.paper.value
-
 
 @dataclass(frozen=True)
 class Table:
@@ -53,14 +47,25 @@ class Table:
     functions: Mapping[str, str]
 
     @property
+    def beside_paper(self) -> list[Place]:
+        """The columns of which the paper prints a number."""
+        there = {column for (_, column), entry in self.entries.items() if entry.paper is not None}
+        return [column for column in self.columns if column in there]
+
+    @property
     def is_paper(self) -> bool:
         """One of the paper's, or a table that its text is about."""
-        return any(entry.paper is not None for entry in self.entries.values())
+        return bool(self.beside_paper)
+
+    def rows_of(self, columns: Sequence[Place]) -> dict[Place, str]:
+        """The rows that have a number in some of the columns."""
+        there = {row for row, column in self.entries if column in columns}
+        return {row: label for row, label in self.rows.items() if row in there}
 
 
 def lay_out(numbers: Numbers, paper: Iterable[Printed], verdict_of: Mapping[Key, str]) -> list[Table]:
     """All tables that have a number, rows and columns in the paper's order first."""
-    printed = _measured(numbers, (one for one in paper if not one.bound))
+    printed = measured_beside(numbers, (one for one in paper if not one.bound))
     tables = []
     for view, metrics in all_views(numbers):
         if view.figure:
@@ -137,7 +142,7 @@ def counterparts(roles: Roles) -> dict[str, str]:
     return {name: model for role, name in PAPER_MODELS.items() if (model := getattr(roles, role)) is not None}
 
 
-def _measured(numbers: Numbers, paper: Iterable[Printed]) -> list[tuple[Metric, Printed]]:
+def measured_beside(numbers: Numbers, paper: Iterable[Printed]) -> list[tuple[Metric, Printed]]:
     """Numbers of this run, each beside one that the paper prints of the model in the same role."""
     ours = counterparts(numbers.roles)
     found = []
@@ -164,10 +169,10 @@ def _of_view(view: View, printed: Iterable[tuple[Metric, Printed]], keys: set[Ke
 BESIDE: dict[str, tuple[Callable[[Entry], float | None], str]] = {
     "±": (lambda entry: entry.metric.error, ".4g"), "layer": (lambda entry: entry.layer, "d"),
     "paper": (lambda entry: None if entry.paper is None else entry.paper.value, "g"),
-    "difference": (lambda entry: entry.difference, "+.4g")}
+    "difference": (lambda entry: None if entry.paper is None else entry.metric.value - entry.paper.value, "+.4g")}
 
 
-def to_frame(table: Table) -> pd.DataFrame:
+def to_csv(table: Table) -> str:
     """The table as text: per column what was measured, and beside it its error and layer, what the paper prints, and
     their difference, where there are any; a star marks a deviation."""
     columns: dict[str, list[str]] = {"row": list(table.rows.values())}
@@ -178,11 +183,7 @@ def to_frame(table: Table) -> pd.DataFrame:
             beside = [None if entry is None else of(entry) for entry in entries]
             if any(number is not None for number in beside):
                 columns[f"{label} ({name})"] = ["" if number is None else format(number, form) for number in beside]
-    return pd.DataFrame(columns, dtype=object)
-
-
-def to_csv(table: Table) -> str:
-    return to_frame(table).to_csv(index=False, lineterminator="\n")
+    return csv_text(list(columns), zip(*columns.values(), strict=True))
 
 
 def _value(entry: Entry | None) -> str:

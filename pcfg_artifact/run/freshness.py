@@ -21,6 +21,7 @@ from pcfg_artifact.system.machine import asked_arithmetic, available_cores, proc
 
 PACKAGE = Path(__file__).parents[1]
 VERSIONED = ("numpy", "scipy", "numba", "torch", "transformers", "scikit-learn", "pandas", "datasets")
+NOT_DONE = "not done yet"  # why a stage runs that has never run
 # What every stage depends on.  run/sections.py is not among it: a stage's section is compared by value.
 EVERY_STAGE = ("errors.py", "system", "metrics/schema.py", "treebank", "grammar", "run/inputs.py",
                "run/stage_folder.py")
@@ -99,7 +100,7 @@ def why_run(manifest: Manifest | None, folder: Path, section: Any, inputs: dict[
             code: dict[str, str]) -> str | None:
     """Why a stage must run, in words; None if it is done and its files are as its manifest says."""
     if manifest is None:
-        return "not done yet"
+        return NOT_DONE
     for what, before, now in (("config", manifest.config, as_json(section)),
                               ("input", manifest.inputs, inputs), ("code", manifest.code, code)):
         if changed := _changed(before, now):

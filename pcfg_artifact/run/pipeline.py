@@ -101,7 +101,7 @@ def run(profile: Profile, out: Path, stages: Sequence[Stage], *, force: bool = F
                     say(remark)
                 if not n_run and profile.machine.trial and machine.device == "cuda":
                     try_gpus(profile, out, stages)
-                say(f"[{stage.name}] {stage.what} ({reason})")
+                say(f"[{stage.name}] {stage.what}" + ("" if reason == freshness.NOT_DONE else f" ({reason})"))
                 seconds = run_stage(profile, out, stage, inputs, machine, force)
                 say(f"[{stage.name}] done in {seconds:.1f} s")
                 n_run += 1
@@ -112,8 +112,8 @@ def run(profile: Profile, out: Path, stages: Sequence[Stage], *, force: bool = F
     if "verify" not in [stage.name for stage in stages]:
         return 0
     verdict = stage_folder.Folder(out / "verify")
-    print(verdict.text("summary.txt"), end="")
-    print(f"report: {verdict.path('report.html')}")
+    *lines, last = verdict.text("summary.txt").splitlines()
+    print("\n".join([*lines, f"report: {verdict.path('report.html')}", last]))
     return 0 if verdict.json("verdict")["passed"] is True else 1
 
 

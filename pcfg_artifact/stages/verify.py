@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pcfg_artifact.judge import figures, figures_beyond_paper, report, sentence_drawings, summary, tables
+from pcfg_artifact.judge import figures, figures_beyond_paper, report, summary, tables
 from pcfg_artifact.judge.drawing import Drawing
 from pcfg_artifact.judge.judge import judge
+from pcfg_artifact.judge.paper import as_numbers
 from pcfg_artifact.judge.report import Page
 from pcfg_artifact.metrics.selection import Numbers
 from pcfg_artifact.run.expected import load_claims, load_paper, load_record, read_run
@@ -35,8 +36,10 @@ def run(cfg: VerifyConfig, inputs: Inputs, out: StageDir, machine: Machine) -> N
     laid_out = tables.lay_out(numbers, paper, verdicts.of_numbers)
     for table in laid_out:
         out.write_text(f"tables/{table.id}.csv", tables.to_csv(table))
+    printed = as_numbers(paper)
+    first = figures.trees_at_a_glance(numbers, printed)
     drawings, undrawn = draw(numbers, folders)
-    for drawing in drawings:
+    for drawing in (*drawings, *([] if first is None else [first])):
         storage.write_bytes(out.path(f"figures/{drawing.name}.png"), drawing.png)
 
     out.write_text("verdicts.csv", summary.to_csv(verdicts))
@@ -45,33 +48,26 @@ def run(cfg: VerifyConfig, inputs: Inputs, out: StageDir, machine: Machine) -> N
     out.write_json("verdict", {"profile": what.profile, "passed": verdicts.agrees})
     recorded = "" if record is None else f"{len(record.seeds)} seeds ({'; '.join(record.notes)})"
     about = facts(inputs.source, cfg.seed, manifests, recorded, is_given=numbers.is_given)
+    about["subtitle"] = report.subtitle(what.profile, about["source"], numbers.roles, cfg.seed,
+                                        is_given=numbers.is_given)
     out.write_text("report.html", report.render(
-        Page(about, verdicts, laid_out, drawings, undrawn, explored(folders))))
+        Page(about, verdicts, laid_out, drawings, undrawn, explored(folders), printed, first)))
 
 
 def draw(numbers: Numbers, folders: Mapping[str, Folder]) -> tuple[list[Drawing], list[tuple[str, str]]]:
     """Every figure whose data are there, and the names of the others with the reason."""
-    drawings, undrawn = [], []
+    drawings: list[Drawing] = []
+    undrawn: list[tuple[str, str]] = []
     for figure in (*figures.FIGURES, *figures_beyond_paper.BEYOND_THE_PAPER):
-        drawing = figure(numbers)
-        if drawing is None:
+        if (drawing := figure(numbers)) is None:
             undrawn.append((figure.__name__.replace("_", " "), "no stage measured its numbers"))
         else:
             drawings.append(drawing)
-    scatter, probed, construction = (_stored(folders, stage, name) for stage, name in
-                                     (("probe", "scatter"), ("probe", "example"), ("construct", "example")))
-    if scatter is None:
-        undrawn.append(("scatter", "the stage probe wrote none"))
-    else:
-        drawings.append(figures.scatter(scatter))
-    if construction is None:
-        undrawn.append(("example and filling chart", "the stage construct wrote none"))
-    else:
-        if probed is not None and probed["words"] != construction["words"]:
-            undrawn.append(("probed tree of the example", "the stages construct and probe show different sentences; "
-                            "run both again with --force"))
-            probed = None
-        drawings += [sentence_drawings.sentence_charts(construction, probed), sentence_drawings.filling(construction)]
+    for figure, stage, name in ((figures.scatter, "probe", "scatter"), (figures.filling, "construct", "example")):
+        if (stored := _stored(folders, stage, name)) is None:
+            undrawn.append((figure.__name__, f"the stage {stage} wrote none"))
+        else:
+            drawings.append(figure(stored))
     return drawings, undrawn
 
 

@@ -26,7 +26,7 @@ from pcfg_artifact.constructions.relative import RelativeInsideOutside
 from pcfg_artifact.constructions.transformer import ConstructedTransformer, sizes
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
-from pcfg_artifact.judge.sentence_drawings import filling
+from pcfg_artifact.judge.figures import filling
 from pcfg_artifact.parsing.engine import inside_outside
 from pcfg_artifact.system import storage
 from pcfg_artifact.system.machine import single_thread

@@ -32,7 +32,6 @@ def looking(n: int) -> list:
     return [np.eye(n, k=1).tolist(), [[0.75] + [0.0] * (n - 1)] * n]
 
 
-SCORES = np.triu(np.random.default_rng(0).random((9, 9)) + 1e-12, 1).clip(0, 1 + 1e-15).tolist()
 FILLING = [
     {"layer": k, "width": k + 1, "phase": "inside", "cells": [[i, i + k + 1, i % 2] for i in range(8 - k)]}
     for k in range(1, 8)] + [{"layer": 8, "width": 8, "phase": "root", "cells": [[0, 8, 1.0]]}] + [
@@ -47,7 +46,6 @@ def write_illustrations(folder: StageDir) -> None:
     """What the stages probe, attention and construct keep for the figures."""
     if folder.root.name == "probe":
         folder.write_json("scatter", SCATTER)
-        folder.write_json("example", {"model": "A12L12", "layer": 4, **EXAMPLE})
         folder.write_json("explored", {"model": "A12L12", "best": 1, "words": [EXAMPLE["words"], OTHER],
                                        "layers": [[[[0, 8], [0, 2]], [[0, 3], [1, 3]]],
                                                   [EXAMPLE["spans"], [[0, 3], [0, 2]]]]})
@@ -55,7 +53,7 @@ def write_illustrations(folder: StageDir) -> None:
         folder.write_json("explored", {"model": "A12L12", "words": [EXAMPLE["words"], OTHER],
                                        "layers": [looking(8), looking(3)]})
     if folder.root.name == "construct":
-        folder.write_json("example", {**EXAMPLE, "gold": EXAMPLE["spans"], "span_score": SCORES, "layers": FILLING})
+        folder.write_json("example", {**EXAMPLE, "gold": EXAMPLE["spans"], "layers": FILLING})
         folder.write_json("explored", [
             {**EXAMPLE, "gold": EXAMPLE["spans"], "parse": EXAMPLE["spans"], "log_prob": -9.5,
              "cells": invented_cells(8), "layers": FILLING},

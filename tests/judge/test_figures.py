@@ -1,13 +1,25 @@
 """Figures: drawn from numbers by their dimensions, so that what is new is drawn, and named by its own name."""
 
 import pytest
+from matplotlib.figure import Figure
 
 from pcfg_artifact.judge import figures
-from pcfg_artifact.judge.figures import FIGURES, f1_by_layer, f1_by_width, marginals, probe_comparison, scatter
+from pcfg_artifact.judge.figures import (
+    FIGURES,
+    f1_by_layer,
+    f1_by_width,
+    marginals,
+    probe_comparison,
+    scatter,
+    trees_at_a_glance,
+)
 from pcfg_artifact.judge.figures_beyond_paper import BEYOND_THE_PAPER, dynamics, interventions
+from pcfg_artifact.judge.paper import as_numbers
 from pcfg_artifact.metrics.selection import Numbers
+from pcfg_artifact.run.expected import load_paper
 from tests.judge.toys import ENCODER, PARSER, PROBE, with_toys
 
+SUBPLOTS = Figure.subplots
 SCATTER = {"model": "A4L3", "layer": 3, "lengths": {
     "2": {"true": [0.1, 0.9], "predicted": [0.2, 0.8], "slope": 1.0, "intercept": 0.0}}}
 
@@ -24,6 +36,23 @@ def test_every_figure_is_drawn_from_a_run_and_none_from_nothing(figure, smoke_nu
     assert drawing.svg.startswith("<svg")
     assert len(drawing.caption) > 40
     assert figure(Numbers([])) is None
+
+
+def test_the_first_figure_has_the_untrained_model_exact_inference_and_the_papers_marks(smoke_numbers):
+    drawing = trees_at_a_glance(smoke_numbers, as_numbers(load_paper()))
+    for label in ("A4L3", "untrained", "Inside-Outside", "the paper (12 layers)", "69.3", "78.8", "41"):
+        assert f">{label}<" in texts(drawing), label
+    assert "the paper" not in texts(trees_at_a_glance(smoke_numbers, Numbers([])))
+    assert trees_at_a_glance(Numbers([]), Numbers([])) is None
+
+
+@pytest.mark.parametrize("figure", [*FIGURES, *BEYOND_THE_PAPER], ids=lambda figure: figure.__name__)
+def test_a_figure_has_six_panels_at_most(figure, smoke_numbers, monkeypatch):
+    panels = []
+    monkeypatch.setattr(Figure, "subplots", lambda self, *args, **options: panels.append(
+        args) or SUBPLOTS(self, *args, **options))
+    figure(smoke_numbers)
+    assert all(rows * columns <= 6 for rows, columns in panels)
 
 
 @pytest.mark.parametrize("figure", [f1_by_layer, probe_comparison, marginals, f1_by_width],

@@ -12,14 +12,14 @@ import pytest
 
 from pcfg_artifact.judge import summary
 from pcfg_artifact.judge.judge import Judgement, Run, Verdict, judge
-from pcfg_artifact.judge.report import Page, explored_sentences, render, shown_claims, trees_of
+from pcfg_artifact.judge.report import Page, explored_sentences, render, shown_claims, subtitle, trees_of
 from pcfg_artifact.judge.tables import lay_out
 from pcfg_artifact.run.expected import load_claims, load_paper
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 PHONE, DESK = 390, 1200
-FACTS = {"kind": "treebank", "source": "embedded", "left_out": [], "seed": 0, "stages": [], "time": "1 s",
-         "memory": "1 MB", "versions": {}, "record": ""}
+FACTS = {"kind": "treebank", "source": "embedded", "subtitle": "A run.", "left_out": [], "seed": 0, "stages": [],
+         "time": "1 s", "memory": "1 MB", "versions": {}, "record": ""}
 COMPLAINT = re.compile(r".*(?:CONSOLE|ERR_|Failed to load).*")
 
 # Appended to the page for the test alone: what the browser itself says of the layout, as text in the document.
@@ -192,6 +192,25 @@ def test_the_two_verdicts_stand_apart(page):
     assert 'class="result none"' in render(page)
 
 
+def test_the_first_screen_has_five_findings_and_a_bar_of_all_findings_of_the_paper(page):
+    text = render(page)
+    start, end = text.index('<section id="findings">'), text.index('<section id="tables">')
+    findings = text[start:end]
+    assert all(claim.headline in findings for claim in load_claims())
+    assert findings.count('<td class="mark ') == 5
+    parts = re.findall(r'style="flex-grow: (\d+)"', findings)
+    assert sum(map(int, parts)) == sum(claim.group == "findings of the paper" for claim in load_claims())
+    assert "<details open><summary>What failed" in findings
+
+
+def test_the_subtitle_says_what_was_run_and_what_it_can_say(smoke_numbers):
+    assert subtitle("smoke", "embedded", smoke_numbers.roles, 0, is_given=False) == (
+        "Smoke run: generated treebank, models of up to 3 layers, seed 0. It tests the software; it is no evidence "
+        "about the paper.")
+    assert subtitle("smoke", "zoo:anbn", smoke_numbers.roles, 1, is_given=True) == (
+        "Smoke run: grammar zoo:anbn, models of up to 3 layers, seed 1.")
+
+
 def test_claims_of_another_scale_are_shown_with_what_was_measured(page):
     claims = [claim for claim in shown_claims(page) if claim.is_untestable]
     assert {claim.found.claim.scale for claim in claims} == {"paper"}
@@ -209,10 +228,9 @@ def test_what_is_not_as_recorded_comes_first_and_is_said_in_red(page):
                           page.verdicts.judgements[0].keys, "50.00", "60.00", "± 1.5")
     changed = replace(page, verdicts=replace(page.verdicts, claims=[*claims, replace(last, agrees=False)],
                                              judgements=[differing]))
-    of_group = [claim for claim in shown_claims(changed) if claim.group == last.claim.group]
-    assert of_group[0].found.claim.id == last.claim.id
+    assert shown_claims(changed)[0].found.claim.id == last.claim.id
     text = render(changed)
-    assert text.count("not as recorded") == 1
+    assert text.count('<span class="verdict bad">not as recorded') == 1
     assert "not as recorded" not in render(page)
     assert 'class="result bad"' in text
     assert "60.00 ± 1.5" in read(changed)

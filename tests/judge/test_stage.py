@@ -31,7 +31,7 @@ def test_a_good_run_agrees_and_leaves_report_tables_and_verdicts(finished):
     files = set(out.files())
     assert {f"tables/table{n}.csv" for n in range(1, 9)} <= files
     assert {f"figures/{name}.png" for name in ("frequency", "loss_curves", "optimum_gap", "f1_by_layer", "eos_and_adj",
-                                               "marginals", "scatter", "attention", "example", "filling")} <= files
+                                               "marginals", "scatter", "attention", "filling")} <= files
     text = out.text("summary.txt")
     assert len(text.splitlines()) < 40
     assert "8 of 10 central findings shown; not: " in text  # the costs of the approximations, as predicted
@@ -68,9 +68,9 @@ def test_the_exit_code_of_the_pipeline_is_the_verdict(tmp_path, monkeypatch, cap
     for passes, code in ((True, 0), (False, 1)):
         out = StageDir(tmp_path / str(code) / "verify")
         out.write_json("verdict", {"passed": passes, "profile": "smoke"})
-        out.write_text("summary.txt", "the summary\n")
+        out.write_text("summary.txt", "the summary\nthe verdict\n")
         assert pipeline.run(config.load_profile("smoke"), tmp_path / str(code), verify_only) == code
-        assert capsys.readouterr().out == f"the summary\nreport: {out.path('report.html')}\n"
+        assert capsys.readouterr().out == f"the summary\nreport: {out.path('report.html')}\nthe verdict\n"
 
 
 def test_a_number_of_two_stages_and_an_unfinished_stage_are_refused(tmp_path):

@@ -125,9 +125,9 @@ def test_numbers_that_no_view_shows_get_a_table_of_their_own():
 
 def test_a_table_says_which_layer_its_best_numbers_come_from():
     tables = lay_out(SMALL, [], {})
-    assert to_csv(table_of(tables, "table4")) == ('row,"treebank, sentence F1","treebank, sentence F1 (layer)"\n'
-                                                  'Inside-Outside,90.00,\n"linear, A4L3",61.23,2\n')
-    assert to_csv(table_of(tables, "best_layer")) == 'row,treebank\n"linear, A4L3",2\n'
+    head = 'row,"treebank text, sentence F1","treebank text, sentence F1 (layer)"\n'
+    assert to_csv(table_of(tables, "table4")) == (head + 'Inside-Outside,90.00,\n"linear, A4L3",61.23,2\n')
+    assert to_csv(table_of(tables, "best_layer")) == 'row,treebank text\n"linear, A4L3",2\n'
 
 
 def test_the_papers_number_of_the_model_in_the_same_role_stands_beside_ours():
@@ -139,9 +139,9 @@ def test_the_papers_number_of_the_model_in_the_same_role_stands_beside_ours():
     tables = lay_out(SMALL, paper, {})
     table = table_of(tables, "table4")
     assert [(one.metric.value, one.paper.value) for one in table.entries.values()] == [(90.0, 78.77), (61.234, 69.31)]
-    assert [t.id for t in tables if t.is_paper] == ["table4"]
+    assert [t.id for t in tables if t.is_paper] == ["table4", "windows"]  # which has layer 0
     rows = list(csv.DictReader(to_csv(table).splitlines()))
-    column = "treebank, sentence F1"
+    column = "treebank text, sentence F1"
     assert [[row[column], row[f"{column} (paper)"], row[f"{column} (difference)"]] for row in rows] == [
         ["90.00", "78.77", "+11.23"], ["61.23", "69.31", "-8.076"]]
 
@@ -157,7 +157,7 @@ def test_numbers_that_differ_are_marked_where_they_are_shown_themselves():
 def test_approximations_are_said_in_words_and_every_grammar_has_its_table(smoke_numbers):
     tables = lay_out(smoke_numbers, [], {})
     assert list(table_of(tables, "table1").rows.values()) == [
-        "exact algorithm", "all in-terminals", "10 in-terminals", "20 in-terminals", "40 in-terminals"]
+        "exact algorithm", "all phrase symbols", "10 phrase symbols", "20 phrase symbols", "40 phrase symbols"]
     assert {"rank 10", "rank 15"} < set(table_of(tables, "table2").rows.values())
     assert "coarser grammar" in table_of(tables, "table1_novm").title
 
@@ -166,7 +166,8 @@ def test_the_seeds_of_a_probe_are_shown_with_their_deviation():
     several = [made(value, **{**AT_A_LAYER, "probe": "2-layer"}, model="A4L3", layer=1, seed=seed)
                for seed, value in enumerate((60.0, 62.0))]
     table = table_of(lay_out(Numbers([*SMALL.metrics, *several]), [], {}), "spread")
-    assert to_csv(table) == 'row,"treebank, sentence F1","treebank, sentence F1 (±)"\n"2-layer, A4L3",61.00,1.414\n'
+    head = 'row,"treebank text, sentence F1","treebank text, sentence F1 (±)"\n'
+    assert to_csv(table) == head + '"2-layer, A4L3",61.00,1.414\n'
 
 
 # ---- files and page --------------------------------------------------------------------------------------------------

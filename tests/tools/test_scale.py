@@ -5,11 +5,11 @@ import pandas as pd
 import pytest
 
 from pcfg_artifact.cli import main
-from pcfg_artifact.judge.scale_study import PAPER_PARAMETERS, Line
 from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.mlm.model import build_config, count_parameters, parse_shape
 from pcfg_artifact.run.stage_folder import Manifest, StageDir
 from pcfg_artifact.system import storage
+from pcfg_artifact.tools.scale import PAPER_PARAMETERS, Line
 
 TREES = {"probe": "linear", "setting": "treebank", "input": "EOS", "convention": "PB", "metric": "sentence_f1",
          "unit": "percent"}
