@@ -59,7 +59,7 @@ MEASURING = (
 STAGES = (
     *MEASURING,
     Stage("verify", (*(stage.name for stage in MEASURING), EXPECTED), "judge every number and claim, write the report",
-          ("judge", "metrics", "probing/settings.py", "run/expected.py")),
+          ("judge", "metrics", "approximation", "parsing", "probing/settings.py", "run/expected.py")),
 )
 NAMES = tuple(stage.name for stage in STAGES)
 
