@@ -13,11 +13,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy import sparse
 from scipy.sparse.linalg import lsqr
+from sklearn.preprocessing import OneHotEncoder
 
 from pcfg_artifact.grammar.learning import learn_pcfg
 from pcfg_artifact.probing.control_tasks import pair_labels
+from pcfg_artifact.probing.probe_scores import pearson
 from pcfg_artifact.system.progress import progress
 from pcfg_artifact.tools.arguments import add_treebank_arguments, load_treebank
 from pcfg_artifact.treebank.splits import split
@@ -63,35 +64,25 @@ def control_reach(train: Sequence[Sequence[str]], test: Sequence[Sequence[str]],
     """Fitted on all training spans of this width, measured on the test spans."""
     pairs, labels = _pairs(train, width), pair_labels(train, width, seed)
     test_pairs, test_labels = _pairs(test, width), pair_labels(test, width, seed)
-    firsts, lasts = ({word: n for n, word in enumerate(dict.fromkeys(pair[side] for pair in pairs))}
-                     for side in (0, 1))
-    design, test_design = (_one_hot(some, firsts, lasts) for some in (pairs, test_pairs))
+    encoder = OneHotEncoder(handle_unknown="ignore")  # two ones a row; a word that training did not hold has none
+    design = encoder.fit_transform(np.array(pairs, object))
+    test_design = encoder.transform(np.array(test_pairs, object))
     mean = float(labels.mean())
     fits = (lsqr(design, labels - mean, damp=penalty)[0] for penalty in PENALTIES)
-    additive = max(_pearson(test_design @ weights, test_labels) for weights in fits)
+    additive = max(correlation(test_design @ weights, test_labels) for weights in fits)
     known = dict(zip(pairs, labels, strict=True))
     memory = np.array([known.get(pair, mean) for pair in test_pairs])
     seen = sum(pair in known for pair in test_pairs) / len(test_pairs)
-    return Reach(width, additive, _pearson(memory, test_labels), seen, len(test_pairs))
+    return Reach(width, additive, correlation(memory, test_labels), seen, len(test_pairs))
+
+
+def correlation(answers: np.ndarray, labels: np.ndarray) -> float:
+    """Pearson's; 0 of answers that are all the same."""
+    return float(np.nan_to_num(pearson(labels, answers)))
 
 
 def _pairs(sentences: Sequence[Sequence[str]], width: int) -> list[tuple[str, str]]:
     return [(words[i], words[i + width - 1]) for words in sentences for i in range(len(words) - width + 1)]
-
-
-def _one_hot(pairs: Sequence[tuple[str, str]], firsts: dict[str, int], lasts: dict[str, int]) -> sparse.csr_matrix:
-    """(spans, first words + last words): two ones a row; a word that training did not hold has none."""
-    rows, columns = [], []
-    for row, (first, last) in enumerate(pairs):
-        for index, offset in ((firsts.get(first), 0), (lasts.get(last), len(firsts))):
-            if index is not None:
-                rows.append(row)
-                columns.append(offset + index)
-    return sparse.csr_matrix((np.ones(len(rows)), (rows, columns)), shape=(len(pairs), len(firsts) + len(lasts)))
-
-
-def _pearson(x: np.ndarray, y: np.ndarray) -> float:
-    return float(np.corrcoef(x, y)[0, 1]) if np.std(x) > 0 and np.std(y) > 0 else 0.0
 
 
 if __name__ == "__main__":

@@ -1,6 +1,9 @@
-"""Learned transforms W: the directions in which the vectors of a span lie, for every width of the span."""
+"""Learned transforms W, the directions in which the vectors of a span lie, for every width of the span; and what is
+done about the negative entries that a projection W+ W can put into probabilities."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
@@ -119,3 +122,44 @@ def steady_basis(vectors: np.ndarray) -> np.ndarray:
 
 def _without_rounding(vectors: np.ndarray) -> np.ndarray:
     return np.where(np.abs(vectors) < ROUNDING, 0.0, vectors)
+
+
+# ---- signs -----------------------------------------------------------------------------------------------------------
+
+
+class SignRule(NamedTuple):
+    """Where negative entries become 0: when they are stored, and when they are used as a key.
+
+    An attention head applies ReLU to its key but not to its query, so the paper's low-rank transformer does not compute
+    the projected recursion as written.  There are three readings, for the algorithm and the transformer alike:
+
+        clip      when they are stored (a ReLU feed-forward part)
+        literal   only where a value is used as a key
+        signed    nowhere (every head twice, once for each sign of its key)
+
+    Used as a key are: the left child in the inside recursion; in the outside recursion the parent (outside) where the
+    sibling is on the left, and the sibling (inside) where it is on the right.
+    """
+
+    name: str
+    clips_stored: bool
+    clips_keys: bool
+
+    def stored(self, values: np.ndarray) -> np.ndarray:
+        return values.clip(min=0) if self.clips_stored else values
+
+    def key(self, values: np.ndarray) -> np.ndarray:
+        return values.clip(min=0) if self.clips_keys else values
+
+
+clip = SignRule("clip", clips_stored=True, clips_keys=True)
+literal = SignRule("literal", clips_stored=False, clips_keys=True)
+signed = SignRule("signed", clips_stored=False, clips_keys=False)
+
+SIGN_RULES = {rule.name: rule for rule in (clip, literal, signed)}
+
+
+def rule_named(name: str) -> SignRule:
+    if name not in SIGN_RULES:
+        raise UsageError(f"sign rule {name!r} is unknown; expected one of {', '.join(SIGN_RULES)}")
+    return SIGN_RULES[name]

@@ -6,8 +6,7 @@ import numpy as np
 
 from pcfg_artifact.approximation.low_rank import approximate_charts
 from pcfg_artifact.approximation.restriction import restrict
-from pcfg_artifact.approximation.signs import rule_named
-from pcfg_artifact.approximation.transforms import inverse_of, transform_of_width
+from pcfg_artifact.approximation.transforms import inverse_of, rule_named, transform_of_width
 from pcfg_artifact.constructions.approximate_relative import ApproximateInsideOutside
 from pcfg_artifact.constructions.weights import LayerWeights
 from pcfg_artifact.parsing.charts import Chart

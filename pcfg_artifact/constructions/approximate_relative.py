@@ -1,4 +1,4 @@
-"""The approximate models: few non-terminals, and a low-rank transform of their probabilities.
+"""The approximate models: few non-terminals, a low-rank transform of their probabilities, and merged symbols.
 
 Only the in-terminals I~ and, on single words, the pre-terminals P~ are computed; a word's inside probabilities are kept
 for Pc, the pre-terminals that occur under I~.  Tokens, marks and the argument are those of Theorem 3.2 (relative.py);
@@ -26,8 +26,15 @@ import numpy as np
 import torch
 
 from pcfg_artifact.approximation.restriction import select_symbols
-from pcfg_artifact.approximation.signs import SignRule, clip, rule_named
-from pcfg_artifact.approximation.transforms import Correlations, Transforms, inverse_of, transform_of_width
+from pcfg_artifact.approximation.transforms import (
+    Correlations,
+    SignRule,
+    Transforms,
+    clip,
+    inverse_of,
+    rule_named,
+    transform_of_width,
+)
 from pcfg_artifact.constructions.relative import mark, root_layer
 from pcfg_artifact.constructions.rules import inside_matrices, left_sibling_matrices, right_sibling_matrices
 from pcfg_artifact.constructions.space import Space
@@ -48,6 +55,7 @@ from pcfg_artifact.grammar.sampling import sample_trees
 from pcfg_artifact.parsing.engine import inside_outside
 
 N_DRAWN = 400  # sentences from which a model without given transforms learns its own
+ROOT_HEADS = 2  # of the layer that writes the root: fewer heads are not possible
 
 
 class ApproximateInsideOutside(ConstructedTransformer):
@@ -55,7 +63,7 @@ class ApproximateInsideOutside(ConstructedTransformer):
 
     transforms: {width: W (rank, |I~|)}, columns in the order of `select_symbols`; a missing width uses the nearest
     smaller one; None learns them from sentences that the grammar itself generates.  rank=None computes the few
-    non-terminals themselves.  sign_rule: see approximation/signs.py.
+    non-terminals themselves.  sign_rule: see approximation/transforms.py.
     """
 
     def __init__(self, grammar: PCFG, max_length: int = 25, n_interminals: int = 20, n_preterminals: int = 45,
@@ -84,6 +92,40 @@ class ApproximateInsideOutside(ConstructedTransformer):
 def claimed_sizes(n_interminals: int, rank: int | None, L: int) -> dict[str, int]:
     """What Theorem 3.4 says; the paper's 275 + 40L dimensions are those of its 20 in-terminals and 45 pre-terminals."""
     return {"layers": 2 * L + 1, "heads": rank or n_interminals, "dimensions": 275 + 2 * n_interminals * L}
+
+
+class MergedInsideOutside(ConstructedTransformer):
+    """The transformer of Theorem 3.2 for a small grammar, such as `merge_symbols` gives: all symbols, n_heads heads.
+
+    Dropping in-terminals leaves most sentences without a parse; merging them keeps every sentence, and the merged
+    grammar is a PCFG like any other, so that Theorem 3.2 holds for it as it stands.  What it saves comes from the two
+    widths of block: with no symbol left out they lose nothing,
+
+        dimensions   2 |I| (L - 1) + 2 |P| + 1    instead of 2 (|I| + |P|) L + 1
+        heads        H, for any H                 instead of max(|I|, |P|)
+        layers       ceil(|I| / H) (2L - 3) + 1 + ceil(|P| / H)
+
+    With the paper's 20 in-terminals and 45 pre-terminals and H = 20: 40L + 51 dimensions and 2L + 1 layers.
+
+    n_heads: at most so many in a layer, one for each in-terminal unless given; fewer heads take more layers.
+    """
+
+    def __init__(self, grammar: PCFG, max_length: int = 25, n_heads: int | None = None, *, bound: float = BOUND,
+                 backend: str = "auto", dtype: torch.dtype = torch.float64, rescale: bool = False) -> None:
+        n_heads = max(grammar.n_interminals, ROOT_HEADS) if n_heads is None else n_heads
+        if n_heads < ROOT_HEADS:
+            raise UsageError(f"{n_heads} heads were asked for, expected at least {ROOT_HEADS}: the root takes them")
+        preterminals = np.arange(grammar.n_interminals, grammar.n_nonterminals)
+        symbols = Symbols(np.arange(grammar.n_interminals), preterminals, preterminals, grammar.root[preterminals])
+        super().__init__(grammar, max_length, two_width_plan(grammar, max_length, symbols, n_heads, bound=bound),
+                         backend=backend, dtype=dtype, rescale=rescale)
+
+
+def merged_sizes(n_interminals: int, n_preterminals: int, L: int, n_heads: int) -> dict[str, int]:
+    """What MergedInsideOutside says, for sentences of up to L >= 2 words."""
+    layers = -(-n_interminals // n_heads) * (2 * L - 3) + 1 + -(-n_preterminals // n_heads)
+    return {"layers": layers, "heads": min(n_heads, max(n_interminals, n_preterminals, ROOT_HEADS)),
+            "dimensions": 2 * n_interminals * (L - 1) + 2 * n_preterminals + 1}
 
 
 def approximate_plan(grammar: PCFG, max_length: int, interminals: np.ndarray, preterminals: np.ndarray,

@@ -1,7 +1,7 @@
-"""Constructed transformers as Hugging Face checkpoints: config.json, model.safetensors, and a card.
+"""Constructed transformers as Hugging Face checkpoints: config.json, model.safetensors, their grammar, and a card.
 
-The config rebuilds the construction, and the safetensors file replaces every weight: another machine might compute
-other last digits.
+Config and grammar rebuild the construction, and the safetensors file replaces every weight: another machine might
+compute other last digits.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
-from pcfg_artifact.constructions.approximate_relative import ApproximateInsideOutside
+from pcfg_artifact.constructions.approximate_relative import ApproximateInsideOutside, MergedInsideOutside
 from pcfg_artifact.constructions.hard import HardAttentionInsideOutside
-from pcfg_artifact.constructions.merged_relative import MergedInsideOutside
 from pcfg_artifact.constructions.relative import RelativeInsideOutside
 from pcfg_artifact.constructions.transformer import ConstructedTransformer
 from pcfg_artifact.errors import ArtifactError, UsageError
@@ -30,8 +29,6 @@ TRANSFORM = "transforms."  # prefix of low-rank transforms, by width
 CONSTRUCTIONS = {kind.__name__: kind for kind in (HardAttentionInsideOutside, RelativeInsideOutside,
                                                   ApproximateInsideOutside, MergedInsideOutside)}
 PAPER = "Do Transformers Parse while Predicting the Masked Word? (Zhao, Panigrahi, Ge, Arora, EMNLP 2023)"
-ARRAYS = ("root", "binary", "binary_prob", "lexical", "lexical_prob", "symbol_counts", "word_counts")
-NAMES = ("interminals", "preterminals", "words")  # of a grammar in config.json, as are ARRAYS
 
 
 class ConstructedConfig(PreTrainedConfig):
@@ -39,16 +36,16 @@ class ConstructedConfig(PreTrainedConfig):
 
     residual_blocks: [name, first coordinate, coordinate after the last] of the residual stream, in order;
     then the same of runs of blocks that have a name of their own.
-    computes: what each layer fills, such as ["inside", 3] (spans of 3 words).  grammar: names and rules, exact.
+    computes: what each layer fills, such as ["inside", 3] (spans of 3 words).
     """
 
     model_type = "pcfg_artifact_constructed"
 
     def __init__(self, construction: str = "RelativeInsideOutside", arguments: dict[str, Any] | None = None,
-                 grammar: dict[str, Any] | None = None, residual_blocks: list[list[Any]] | None = None,
-                 computes: list[list[Any]] | None = None, hidden_size: int = 0, num_hidden_layers: int = 0,
-                 num_attention_heads: int = 0, vocab_size: int = 0, **others: Any) -> None:
-        self.construction, self.arguments, self.grammar = construction, arguments or {}, grammar or {}
+                 residual_blocks: list[list[Any]] | None = None, computes: list[list[Any]] | None = None,
+                 hidden_size: int = 0, num_hidden_layers: int = 0, num_attention_heads: int = 0, vocab_size: int = 0,
+                 **others: Any) -> None:
+        self.construction, self.arguments = construction, arguments or {}
         self.residual_blocks, self.computes = residual_blocks or [], computes or []
         self.hidden_size, self.num_hidden_layers = hidden_size, num_hidden_layers
         self.num_attention_heads, self.vocab_size = num_attention_heads, vocab_size
@@ -66,10 +63,9 @@ class ConstructedModel(PreTrainedModel):
     config: ConstructedConfig
     main_input_name = "input_ids"
 
-    def __init__(self, config: ConstructedConfig, transformer: ConstructedTransformer | None = None,
-                 transforms: dict[int, np.ndarray] | None = None) -> None:
+    def __init__(self, config: ConstructedConfig, transformer: ConstructedTransformer) -> None:
         super().__init__(config)
-        self.transformer = transformer if transformer is not None else _built(config, transforms)
+        self.transformer = transformer
 
     @classmethod
     def of(cls, transformer: ConstructedTransformer) -> ConstructedModel:
@@ -79,8 +75,7 @@ class ConstructedModel(PreTrainedModel):
         arguments = {name: str(value).removeprefix("torch.") if name == "dtype" else value
                      for name, value in transformer.arguments.items() if name not in ("grammar", "transforms")}
         return cls(ConstructedConfig(
-            construction=type(transformer).__name__, arguments=arguments,
-            grammar=grammar_as_json(transformer.grammar), residual_blocks=blocks,
+            construction=type(transformer).__name__, arguments=arguments, residual_blocks=blocks,
             computes=[list(layer.computes) for layer in transformer.plan.layers],
             hidden_size=transformer.embedding_dim, num_hidden_layers=transformer.n_layers,
             num_attention_heads=transformer.n_heads, vocab_size=transformer.grammar.n_words,
@@ -95,16 +90,17 @@ class ConstructedModel(PreTrainedModel):
                                hidden_states=tuple(states) if output_hidden_states else None)  # type: ignore[arg-type]
 
     def save_pretrained(self, save_directory: str | os.PathLike, **_: Any) -> None:  # type: ignore[override]
-        """config.json, model.safetensors and README.md in a folder."""
+        """config.json, model.safetensors, the grammar and README.md in a folder."""
         folder = Path(save_directory)
         folder.mkdir(parents=True, exist_ok=True)
         self.config.save_pretrained(folder)
+        self.transformer.grammar.save(folder)
         tensors = dict(self.named_buffers())  # shared ones once
         for width, transform in (getattr(self.transformer, "transforms", None) or {}).items():
             tensors[f"{TRANSFORM}{width}"] = torch.from_numpy(np.ascontiguousarray(transform))
         save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, folder / WEIGHTS,
                   metadata={"format": "pt"})
-        (folder / CARD).write_text(card(self.config), encoding="utf-8")
+        (folder / CARD).write_text(card(self.config, self.transformer.grammar), encoding="utf-8")
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *_: Any,  # type: ignore[override]
@@ -117,7 +113,7 @@ class ConstructedModel(PreTrainedModel):
             tensors = load_file(folder / WEIGHTS)
             transforms = {int(name.removeprefix(TRANSFORM)): tensors.pop(name).numpy() for name in list(tensors)
                           if name.startswith(TRANSFORM)}
-            model = cls(config, transforms=transforms or None)
+            model = cls(config, _built(config, PCFG.load(folder), transforms))
         except (OSError, SafetensorError, ArtifactError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise UsageError(f"{folder} holds no constructed transformer ({error}){advice}") from error
         buffers = dict(model.named_buffers())
@@ -138,38 +134,16 @@ def register_with_transformers() -> None:
     AutoModel.register(ConstructedConfig, ConstructedModel, exist_ok=True)
 
 
-def _built(config: ConstructedConfig, transforms: dict[int, np.ndarray] | None) -> ConstructedTransformer:
+def _built(config: ConstructedConfig, grammar: PCFG, transforms: dict[int, np.ndarray]) -> ConstructedTransformer:
     if config.construction not in CONSTRUCTIONS:
         raise UsageError(f"the construction {config.construction!r} is unknown; expected one of "
                          f"{', '.join(CONSTRUCTIONS)}")
     arguments = dict(config.arguments)
     if "dtype" in arguments:
         arguments["dtype"] = getattr(torch, arguments["dtype"])
-    if transforms is not None:
+    if transforms:
         arguments["transforms"] = transforms
-    return CONSTRUCTIONS[config.construction](grammar_from_json(config.grammar), **arguments)
-
-
-def grammar_as_json(grammar: PCFG) -> dict[str, Any]:
-    """Names and numbers; JSON keeps every bit of a float64."""
-    arrays = {name: getattr(grammar, name).tolist() for name in ARRAYS if getattr(grammar, name) is not None}
-    return {**{name: list(getattr(grammar, name)) for name in NAMES}, **arrays, "is_proper": grammar.is_proper}
-
-
-def grammar_from_json(saved: dict[str, Any]) -> PCFG:
-    """What grammar_as_json gave; a GrammarError, KeyError, TypeError or ValueError for anything else."""
-    arrays: dict[str, Any] = {}
-    for name in ARRAYS:
-        if name in saved:
-            shape = (-1, 3) if name == "binary" else (-1, 2) if name == "lexical" else (-1,)
-            is_index = name in ("binary", "lexical")
-            arrays[name] = np.asarray(saved[name], np.int32 if is_index else np.float64).reshape(shape)
-    for name in ("symbol_counts", "word_counts"):
-        if name in arrays and all(float(x).is_integer() for x in saved[name]):
-            arrays[name] = arrays[name].astype(np.int64)
-    interminals, preterminals, words = (tuple(saved[name]) for name in NAMES)
-    return PCFG(interminals=interminals, preterminals=preterminals, words=words, is_proper=bool(saved["is_proper"]),
-                **arrays)
+    return CONSTRUCTIONS[config.construction](grammar, **arguments)
 
 
 def _name(block: Any) -> str:
@@ -177,9 +151,8 @@ def _name(block: Any) -> str:
     return " ".join(map(str, block)) if isinstance(block, tuple) else str(block)
 
 
-def card(config: ConstructedConfig) -> str:
+def card(config: ConstructedConfig, grammar: PCFG) -> str:
     """The text of README.md."""
-    rules = config.grammar
     options = ", ".join(f"{name}={value!r}" for name, value in config.arguments.items())
     return f"""---
 library_name: transformers
@@ -192,9 +165,9 @@ No weight is trained. All are read off a PCFG, so that the forward pass computes
 
 - built with: {options}
 - sizes: {config.num_hidden_layers} layers, {config.num_attention_heads} heads, {config.hidden_size:,} dimensions
-- data: a PCFG with {len(rules["interminals"]):,} in-terminals, {len(rules["preterminals"]):,} pre-terminals,
-  {len(rules["words"]):,} words, {len(rules["binary_prob"]):,} binary and {len(rules["lexical_prob"]):,} lexical rules;
-  it is in config.json (`grammar`), and has the licence of the treebank that it was learned from
+- data: a PCFG with {grammar.n_interminals:,} in-terminals, {grammar.n_preterminals:,} pre-terminals,
+  {grammar.n_words:,} words, {len(grammar.binary):,} binary and {len(grammar.lexical):,} lexical rules; it is in
+  grammar.json and grammar.npz (`pa.PCFG.load(DIR)`), and has the licence of the treebank that it was learned from
 - distance from the optimum: none but rounding for the exact constructions, since their masked-word predictions are
   Inside-Outside's own; an ApproximateInsideOutside is as far from it as its few non-terminals and its rank make it
 - the residual stream: `residual_blocks` in config.json names every block; `computes` says what each layer fills

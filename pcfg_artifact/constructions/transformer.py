@@ -17,6 +17,7 @@ from pcfg_artifact.constructions.structured import Contraction, StructuredLayer
 from pcfg_artifact.constructions.weights import LayerWeights
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
+from pcfg_artifact.parsing.decoding import best_binary_tree
 from pcfg_artifact.parsing.leaves import emissions, word_ids
 
 BOUND = 2.0**100  # M, above every entry of the stream: for probabilities 1 is enough, and more costs nothing
@@ -218,6 +219,30 @@ class ConstructedTransformer(nn.Module):
 def sizes(model: ConstructedTransformer) -> dict[str, int]:
     """Layers, heads and dimensions as built; `claimed_sizes` in the module of each theorem has those of the paper."""
     return {"layers": model.n_layers, "heads": model.n_heads, "dimensions": model.embedding_dim}
+
+
+def filled_cells(model: ConstructedTransformer, words: Sentence) -> list[dict[str, Any]]:
+    """For every layer: its index from 1, its phase, the width of its spans, and their cells [i, j, largest entry].
+
+    The root layer fills the cell of the whole sentence, a layer for wider spans none.
+    """
+    n, layers = len(words), []
+    _, *steps = model.steps(words)
+    for index, (weights, embeddings) in enumerate(zip(model.plan.layers, steps, strict=True), start=1):
+        phase, width = weights.computes
+        width = n if width is None else width
+        inside, outside = model.read_charts(embeddings)
+        chart = inside if phase == "inside" else outside
+        cells = [[i, i + width, float(chart[i, i + width].max())] for i in range(n - width + 1)]
+        layers.append({"layer": index, "phase": phase, "width": width, "cells": cells})
+    return layers
+
+
+def example(model: ConstructedTransformer, words: Sentence) -> dict[str, Any]:
+    """A sentence parsed by the transformer: its spans, the marginal of every span's best label, and its layers."""
+    scores = model.read_marginals(model(words)).max(axis=-1)
+    return {"words": list(words), "spans": [list(span) for span in best_binary_tree(scores)],
+            "span_score": scores.tolist(), "layers": filled_cells(model, words)}
 
 
 def emission_matrix(grammar: PCFG) -> np.ndarray:

@@ -121,3 +121,12 @@ def grammar_sizes(grammar: PCFG, lengths: Sequence[int]) -> list[Metric]:
         size("mean_training_length", float(np.mean(lengths)), "words"),
         size("spectral_radius", spectral_radius(grammar), "ratio"),
     ]
+
+
+def symbol_shares(grammar: PCFG) -> list[Metric]:
+    """Relative frequency of every symbol by rank, in-terminals and pre-terminals apart (the frequency figure)."""
+    counts, n = frequencies(grammar), grammar.n_interminals
+    return [Metric(table="frequency", group=kind, index=rank, metric="share", value=share, n=int(part.sum()),
+                   unit="fraction")
+            for kind, part in (("in-terminals", counts[:n]), ("pre-terminals", counts[n:]))
+            for rank, share in enumerate(np.sort(part)[::-1] / part.sum(), start=1)]

@@ -103,9 +103,12 @@ def spans_in_question(marginals: Sequence[np.ndarray], width: int, limit: int, s
 def answer_questions(grammar: PCFG, sentences: Sequence[MaskedSentence], spans: Sequence[tuple[int, Span]],
                      options: EngineOptions = DEFAULT) -> list[Question]:
     """The exact answer for every (sentence, span)."""
-    by_case = charts_by_case(grammar, sentences, spans, options)
-    return [_question(grammar, sentences[s], s, span, charts)
-            for (s, span), charts in zip(spans, by_case, strict=True)]
+    questions = []
+    for (s, span), charts in zip(spans, charts_by_case(grammar, sentences, spans, options), strict=True):
+        plain, required, without = (word_distributions(grammar, chart)[sentences[s].positions] for chart in charts)
+        marginal = float(np.exp(charts[1].log_prob - charts[0].log_prob))
+        questions.append(Question(s, span, marginal, plain, log_ratio(required, without)))
+    return questions
 
 
 def charts_by_case(grammar: PCFG, sentences: Sequence[MaskedSentence], spans: Sequence[tuple[int, Span]],
@@ -118,12 +121,6 @@ def charts_by_case(grammar: PCFG, sentences: Sequence[MaskedSentence], spans: Se
             forbidden.append(forbidden_entries(grammar, len(leaves[-1]), constraints))
     charts = leaf_charts(grammar, leaves, options, forbidden)
     return ([next(charts) for _ in range(3)] for _ in spans)
-
-
-def _question(grammar: PCFG, sentence: MaskedSentence, s: int, span: Span, charts: list[Chart]) -> Question:
-    plain, required, without = (word_distributions(grammar, chart)[sentence.positions] for chart in charts)
-    marginal = float(np.exp(charts[1].log_prob - charts[0].log_prob))
-    return Question(s, span, marginal, plain, log_ratio(required, without))
 
 
 def log_ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from pcfg_artifact.errors import StageError
+from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.probing.representations import padded_batches
 from pcfg_artifact.system.progress import ProgressBar, no_progress
 
@@ -39,6 +40,19 @@ class HeadStatistics(NamedTuple):
     entropy: torch.Tensor  # (n_layers, n_heads)
     uniform_distance: float  # of a head that looks everywhere alike: (T - 1/T) / 3 in a sentence of T pieces
     off_by: float
+
+    def metrics(self, n: int, by_layer: bool) -> Iterator[Metric]:
+        """Of n sentences: the distance of every head, from near to far; by layer its heads' entropy, and their distance
+        over that of heads that look everywhere alike."""
+        for layer, heads in enumerate(self.distance, start=1):
+            for head, value in enumerate(sorted(heads.tolist()), start=1):
+                yield Metric(table="attention", layer=layer, index=head, metric="attended_distance", value=value, n=n,
+                             unit="tokens")
+            if by_layer:
+                yield Metric(table="attention", layer=layer, metric="entropy", n=n, unit="nats",
+                             value=float(self.entropy[layer - 1].mean()))
+                yield Metric(table="attention", layer=layer, metric="distance_ratio", n=n, unit="ratio",
+                             value=float(heads.mean()) / self.uniform_distance)
 
 
 @torch.inference_mode()

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from scipy.stats import linregress, rankdata
-from sklearn.metrics import accuracy_score
 
 from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.parsing.baselines import BASELINES
@@ -26,13 +25,7 @@ NEAR_ZERO = 0.1  # a normalised marginal below it is called near zero
 
 def accuracy(targets: np.ndarray, predicted: np.ndarray) -> float:
     """Share of equal labels; NaN of none."""
-    return float(accuracy_score(targets, predicted)) if len(targets) else float("nan")
-
-
-def majority_share(train: np.ndarray, test: np.ndarray) -> float:
-    """Accuracy on `test` of always answering the commonest label of `train`."""
-    labels, counts = np.unique(train, return_counts=True)
-    return accuracy(test, np.full(len(test), labels[counts.argmax()]))
+    return float(np.mean(targets == predicted)) if len(targets) else float("nan")
 
 
 def pearson(targets: np.ndarray, predicted: np.ndarray) -> float:
@@ -48,12 +41,6 @@ def pearson(targets: np.ndarray, predicted: np.ndarray) -> float:
 def spearman(targets: np.ndarray, predicted: np.ndarray) -> float:
     """Spearman's correlation: Pearson's of the ranks, ties at their mean rank."""
     return pearson(rankdata(targets), rankdata(predicted))
-
-
-def best_line(targets: np.ndarray, predicted: np.ndarray) -> tuple[float, float]:
-    """(slope, intercept) of the least-squares line predicted = slope * targets + intercept."""
-    line = linregress(np.asarray(targets, np.float64), np.asarray(predicted, np.float64))
-    return float(line.slope), float(line.intercept)
 
 
 # ---- the paper's tasks -----------------------------------------------------------------------------------------------
@@ -134,9 +121,11 @@ def scatter_plot(targets: np.ndarray, predicted: np.ndarray, n_drawn: int, seed:
     is_number = np.isfinite(predicted)  # a net that diverged has no others
     targets, predicted = targets[is_number], predicted[is_number]
     drawn = stream(seed, "scatter").choice(len(targets), min(n_drawn, len(targets)), replace=False)
-    slope, intercept = best_line(targets, predicted) if len(np.unique(targets)) > 1 else (None, None)
-    return {"true": targets[drawn].tolist(), "predicted": predicted[drawn].tolist(), "slope": slope,
-            "intercept": intercept}
+    line = dict.fromkeys(("slope", "intercept"))
+    if len(np.unique(targets)) > 1:
+        fitted = linregress(targets.astype(np.float64), predicted.astype(np.float64))
+        line = {"slope": float(fitted.slope), "intercept": float(fitted.intercept)}
+    return {"true": targets[drawn].tolist(), "predicted": predicted[drawn].tolist(), **line}
 
 
 def share_near_zero(true: Sequence[float], width: int) -> Metric:

@@ -21,7 +21,6 @@ from sklearn.linear_model import LinearRegression
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.parsing.prefix.tree_facts import TreeFacts
-from pcfg_artifact.probing.representations import Lengths, offsets_of
 from pcfg_artifact.probing.standardisation import Standardisation
 
 
@@ -92,12 +91,6 @@ def spans_at_words(spans: Sequence[np.ndarray], width: int, delay: int) -> np.nd
         at_words[width + delay - 1:] = asked
         found.append(at_words)
     return np.concatenate(found)
-
-
-def word_rows(lengths: Lengths) -> np.ndarray:
-    """(n,) rows of all words in hidden states that hold BOS, words and EOS of every sentence."""
-    begins = offsets_of(lengths)[:-1]
-    return np.concatenate([begin + 1 + np.arange(length) for begin, length in zip(begins, lengths, strict=True)])
 
 
 def probe_words(x: np.ndarray, targets: Questions, x_test: np.ndarray) -> Questions:

@@ -30,7 +30,7 @@ def offsets_of(lengths: Lengths) -> np.ndarray:
 # ---- what a probe reads ----------------------------------------------------------------------------------------------
 
 
-def _word_rows(lengths: Lengths, n_dropped: int) -> tuple[np.ndarray, np.ndarray]:
+def word_rows(lengths: Lengths, n_dropped: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """(rows of the words of every sentence except its last `n_dropped`, index of the sentence of each)."""
     kept = np.maximum(np.asarray(lengths, np.int64) - n_dropped, 0)
     sentence = np.repeat(np.arange(len(kept)), kept)
@@ -40,13 +40,8 @@ def _word_rows(lengths: Lengths, n_dropped: int) -> tuple[np.ndarray, np.ndarray
 
 def eos_rows(lengths: Lengths) -> np.ndarray:
     """(n, 2) rows [e_i; e_EOS] of every word but the last of its sentence."""
-    words, sentence = _word_rows(lengths, 1)
+    words, sentence = word_rows(lengths, 1)
     return np.stack([words, offsets_of(lengths)[sentence + 1] - 1], axis=1)
-
-
-def span_rows(lengths: Lengths, width: int) -> np.ndarray:
-    """(n, 2) rows [e_i; e_{i+width-1}] of every span of this width, by sentence and start."""
-    return rows_around(lengths, width - 1, (0, width - 1))
 
 
 def window_rows(lengths: Lengths, window: int) -> np.ndarray:
@@ -54,15 +49,16 @@ def window_rows(lengths: Lengths, window: int) -> np.ndarray:
     return rows_around(lengths, 1, range(-window, window + 1))
 
 
-def span_window_rows(lengths: Lengths, width: int, window: int) -> np.ndarray:
-    """The same around the first and the last word of every span of this width, each row once."""
+def span_rows(lengths: Lengths, width: int, window: int = 0) -> np.ndarray:
+    """(n, k) rows [e_i; e_{i+width-1}] of every span of this width, by sentence and start; with a window, the rows
+    around these two as well, each once."""
     offsets = {end + offset for end in (0, width - 1) for offset in range(-window, window + 1)}
     return rows_around(lengths, width - 1, sorted(offsets))
 
 
 def rows_around(lengths: Lengths, n_dropped: int, offsets: Iterable[int]) -> np.ndarray:
     """(n, k) rows at these offsets from every word but the last `n_dropped` of its sentence, and never beyond it."""
-    words, sentence = _word_rows(lengths, n_dropped)
+    words, sentence = word_rows(lengths, n_dropped)
     begins = offsets_of(lengths)
     return np.stack([np.clip(words + offset, begins[sentence], begins[sentence + 1] - 1) for offset in offsets], axis=1)
 

@@ -62,11 +62,7 @@ def decode(relative: Sequence[int] | np.ndarray, ties: Ties = "first") -> set[Sp
     return {(i, i + 1) for i in range(length)} | set(zip(start_of, end_of, strict=True))
 
 
-def normalised_scores(scores: np.ndarray) -> np.ndarray:
-    """s(i, j) / max over all spans of the sentence; `scores` (L+1, L+1) holds s(i, j) = max_A mu(A, i, j)."""
-    return scores / scores.max()
-
-
 def span_targets(scores: np.ndarray, width: int) -> np.ndarray:
-    """(L-width+1,) normalised scores of the spans of one width, by start; empty where the sentence is shorter."""
-    return np.diagonal(normalised_scores(scores), offset=width)
+    """(L-width+1,) s(i, j) / max over all spans of the sentence, for the spans of one width by start; empty where the
+    sentence is shorter.  `scores` (L+1, L+1) holds s(i, j) = max_A mu(A, i, j)."""
+    return np.diagonal(scores / scores.max(), offset=width)

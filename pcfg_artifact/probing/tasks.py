@@ -13,20 +13,14 @@ from pcfg_artifact.errors import StageError
 from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.probing.control_tasks import pair_labels, word_labels
 from pcfg_artifact.probing.corpus import Corpus, Layer
-from pcfg_artifact.probing.probe_scores import (
-    score_binary_trees,
-    score_correlation,
-    score_labels,
-    score_nary_trees,
-)
+from pcfg_artifact.probing.probe_scores import score_binary_trees, score_correlation, score_labels, score_nary_trees
 from pcfg_artifact.probing.probes import Probe
-from pcfg_artifact.probing.representations import eos_rows, span_rows, span_window_rows, window_rows
+from pcfg_artifact.probing.representations import eos_rows, span_rows, window_rows
 from pcfg_artifact.probing.settings import ADJACENT, EOS, NARY
 
 Rows = Callable[[np.ndarray], np.ndarray]
 # What a tree probe reads: the rows of a layer that stand for each word.  Names are those of the column `input`.
 ROWS: dict[str, Rows] = {EOS: eos_rows, ADJACENT: partial(window_rows, window=1)}
-MOST_ROWS = max(rows(np.array([2])).shape[1] for rows in ROWS.values())  # that one of them reads
 CONTROL = {"table": "control", "group": "control"}
 
 
@@ -72,7 +66,7 @@ def nary_tree_task(rows: str) -> Task:
 
 def span_task(width: int) -> Task:
     """The normalised marginal of the spans of one width, from their first and last word."""
-    return Task(f"width {width}", {"width": width}, lambda lengths: span_rows(lengths, width),
+    return Task(f"width {width}", {"width": width}, partial(span_rows, width=width),
                 lambda corpus: corpus.span_targets(width), score_correlation)
 
 
@@ -81,10 +75,8 @@ def window_tasks(window: int, widths: Iterable[int]) -> list[Task]:
     name = ADJACENT if window == 1 else f"{ADJACENT} {window}"
     tree = Task(name, {"input": name}, partial(window_rows, window=window), lambda corpus: corpus.binary_depths,
                 score_binary_trees)
-    spans = [replace(task, name=f"{task.name} {name}", dimensions={**task.dimensions, "input": name},
-                     rows=partial(span_window_rows, width=width, window=window))
-             for width in widths for task in [span_task(width)]]
-    return [tree, *spans]
+    return [tree, *(replace(span_task(width), name=f"width {width} {name}", dimensions={"width": width, "input": name},
+                            rows=partial(span_rows, width=width, window=window)) for width in widths)]
 
 
 def control_tree_task(seed: int) -> Task:
@@ -99,7 +91,7 @@ def control_span_task(width: int, seed: int) -> Task:
         labels = pair_labels(corpus.sentences, width, seed)
         return np.where(np.isnan(corpus.span_targets(width)), np.nan, labels)
 
-    return Task(f"width {width}", {"width": width, **CONTROL}, lambda lengths: span_rows(lengths, width), targets,
+    return Task(f"width {width}", {"width": width, **CONTROL}, partial(span_rows, width=width), targets,
                 score_correlation)
 
 

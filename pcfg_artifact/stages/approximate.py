@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from pcfg_artifact.approximation import rows
-from pcfg_artifact.approximation.algorithm import Approximation
-from pcfg_artifact.approximation.rows import Rows
+from pcfg_artifact.approximation import algorithm
+from pcfg_artifact.approximation.algorithm import Approximation, Rows
 from pcfg_artifact.approximation.scores import TABLE, Trial, costs
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.grammar.sampling import sample_trees
@@ -21,15 +18,6 @@ from pcfg_artifact.system.random_streams import derive_seed, stream
 from pcfg_artifact.treebank.tree import Tree
 
 
-@dataclass(frozen=True)
-class PlannedTable:
-    """A table to be measured: its approximations, and what each is tried on."""
-
-    name: str
-    rows: Rows
-    trial: Trial
-
-
 def run(cfg: ApproximateConfig, inputs: Inputs, out: StageDir, machine: Machine) -> None:
     # A sentence of one word has one tree: it says nothing about a parser.
     test = [tree for tree in inputs.trees("test") if 2 <= len(tree.words()) <= cfg.max_length][:cfg.n_test]
@@ -38,20 +26,19 @@ def run(cfg: ApproximateConfig, inputs: Inputs, out: StageDir, machine: Machine)
     metrics: list[Metric] = []
     for variant in inputs.variants:
         tables = variant_tables(cfg, inputs.pcfg(variant), [train[s] for s in chosen], test, out, machine)
-        total = sum(len(table.rows) for table in tables)
-        units = ((table, row) for table in tables for row in table.rows)
-        found = {(table.name, row): [score.at(table=table.name, grammar=variant, **row._asdict(), seed=cfg.seed)
-                                     for score in table.trial.scores(table.rows[row])]
-                 for table, row in progress(units, total=total, desc=f"approximations of {variant}")}
+        units = [(name, row, model, trial) for name, (rows, trial) in tables.items() for row, model in rows.items()]
+        found = {(name, row): [score.at(table=name, grammar=variant, **row._asdict(), seed=cfg.seed)
+                               for score in trial.scores(model)]
+                 for name, row, model, trial in progress(units, desc=f"approximations of {variant}")}
         metrics += [score for scores in found.values() for score in scores]
         main = {row: scores for (name, row), scores in found.items() if name == TABLE}
-        metrics += [cost for row in rows.COSTED if row in main for cost in costs(main[rows.EXACT], main[row])]
+        metrics += [cost for row in algorithm.COSTED if row in main for cost in costs(main[algorithm.EXACT], main[row])]
     out.write_metrics(metrics)
 
 
 def variant_tables(cfg: ApproximateConfig, grammar: PCFG, train: list[Tree], test: list[Tree], out: StageDir,
-                   machine: Machine) -> list[PlannedTable]:
-    """Every table of one grammar variant, with its approximations."""
+                   machine: Machine) -> dict[str, tuple[Rows, Trial]]:
+    """Every table of one grammar variant: its approximations, and what each is tried on."""
     n_threads = machine.n_workers
     drawn = sample_trees(grammar, cfg.n_drawn, derive_seed(cfg.seed, "approximate", "drawn"), cfg.max_drawn_length)
     out.facts.setdefault("draws rejected as too long", []).append(drawn.n_rejected)
@@ -60,12 +47,12 @@ def variant_tables(cfg: ApproximateConfig, grammar: PCFG, train: list[Tree], tes
                             n_threads)
     trial = Trial(grammar, test, sentences, options)
     small_trial = Trial(grammar, test[:cfg.n_ablation_test], sentences[:cfg.n_ablation_drawn], options)
-
-    learned = rows.learn_correlations(grammar, [tree.words() for tree in train], cfg.n_projected, n_threads,
-                                      progress)
+    words = [tree.words() for tree in train]
+    learned = algorithm.learn_correlations(grammar, words, cfg.n_projected, n_threads, progress)
     longest = max(cfg.max_length, cfg.max_drawn_length)
-    main = {rows.EXACT: Approximation(grammar), **rows.few_symbols(grammar, cfg.n_interminals, cfg.n_preterminals),
-            **rows.low_rank(grammar, learned, cfg.ranks, cfg.n_preterminals, longest),
-            **rows.merged(grammar, cfg.merged_interminals, cfg.n_preterminals, cfg.smoothing)}
-    ablations = rows.ablations(grammar, learned, cfg.ablation_ranks, cfg.n_preterminals, longest)
-    return [PlannedTable(TABLE, main, trial), PlannedTable("ablation", ablations, small_trial)]
+    main = {algorithm.EXACT: Approximation(grammar),
+            **algorithm.few_symbols(grammar, cfg.n_interminals, cfg.n_preterminals),
+            **algorithm.low_rank(grammar, learned, cfg.ranks, cfg.n_preterminals, longest),
+            **algorithm.merged(grammar, cfg.merged_interminals, cfg.n_preterminals, cfg.smoothing)}
+    ablations = algorithm.ablations(grammar, learned, cfg.ablation_ranks, cfg.n_preterminals, longest)
+    return {TABLE: (main, trial), "ablation": (ablations, small_trial)}

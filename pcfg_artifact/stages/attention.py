@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from itertools import islice
 
@@ -10,9 +9,8 @@ import numpy as np
 
 from pcfg_artifact.errors import StageError
 from pcfg_artifact.metrics.models import roles_of
-from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.mlm.encoders import load_encoder
-from pcfg_artifact.probing.attention_heads import HeadStatistics, attention_maps, head_statistics
+from pcfg_artifact.probing.attention_heads import attention_maps, head_statistics
 from pcfg_artifact.probing.settings import SAMPLED, TREEBANK, Text
 from pcfg_artifact.run.example_sentence import example_trees
 from pcfg_artifact.run.inputs import Inputs
@@ -39,23 +37,9 @@ def run(cfg: AttentionConfig, inputs: Inputs, out: StageDir, machine: Machine) -
                                  f"{ROW_SUM_TOLERANCE:g}; its attention is not a softmax over all tokens")
             out.facts[f"{name} {setting} row sum error"] = found.off_by
             metrics += [metric.at(model=name, setting=setting, seed=cfg.seed)
-                        for metric in attention_metrics(found, len(words), cfg.by_layer)]
+                        for metric in found.metrics(len(words), cfg.by_layer)]
     write_explored(inputs, out, machine)
     out.write_metrics(metrics)
-
-
-def attention_metrics(found: HeadStatistics, n: int, by_layer: bool) -> Iterator[Metric]:
-    """The distance of every head, from near to far; by layer its heads' entropy, and their distance over that of heads
-    that look everywhere alike."""
-    for layer, heads in enumerate(found.distance, start=1):
-        for head, value in enumerate(sorted(heads.tolist()), start=1):
-            yield Metric(table="attention", layer=layer, index=head, metric="attended_distance", value=value, n=n,
-                         unit="tokens")
-        if by_layer:
-            yield Metric(table="attention", layer=layer, metric="entropy", value=float(found.entropy[layer - 1].mean()),
-                         n=n, unit="nats")
-            yield Metric(table="attention", layer=layer, metric="distance_ratio", n=n, unit="ratio",
-                         value=float(heads.mean()) / found.uniform_distance)
 
 
 def write_explored(inputs: Inputs, out: StageDir, machine: Machine) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from pcfg_artifact.approximation.merging import choose_classes, merge_symbols
 from pcfg_artifact.approximation.transforms import Correlations
-from pcfg_artifact.constructions import approximate_relative, hard, merged_relative, relative
+from pcfg_artifact.constructions import approximate_relative, hard, relative
 from pcfg_artifact.constructions.agreement import (
     CHARTS,
     Agreement,
@@ -18,12 +18,10 @@ from pcfg_artifact.constructions.agreement import (
     entry_errors,
     linear,
 )
-from pcfg_artifact.constructions.approximate_relative import ApproximateInsideOutside
-from pcfg_artifact.constructions.chart_trace import example
+from pcfg_artifact.constructions.approximate_relative import ApproximateInsideOutside, MergedInsideOutside
 from pcfg_artifact.constructions.hard import HardAttentionInsideOutside
-from pcfg_artifact.constructions.merged_relative import MergedInsideOutside
 from pcfg_artifact.constructions.relative import RelativeInsideOutside
-from pcfg_artifact.constructions.transformer import ConstructedTransformer, sizes
+from pcfg_artifact.constructions.transformer import ConstructedTransformer, example, sizes
 from pcfg_artifact.errors import StageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.metrics.schema import Metric
@@ -165,7 +163,8 @@ def merged_metrics(variant: str, grammar: PCFG, smoothing: float, sentences: lis
                              min(cfg.n_preterminals, grammar.n_preterminals))
     merged = merge_symbols(grammar, classes, smoothing)
     model = MergedInsideOutside(merged, cfg.max_length, backend="structured")
-    claimed = merged_relative.claimed_sizes(merged.n_interminals, merged.n_preterminals, cfg.max_length, model.n_heads)
+    claimed = approximate_relative.merged_sizes(merged.n_interminals, merged.n_preterminals, cfg.max_length,
+                                                model.n_heads)
     yield from exact_metrics(model, claimed, sentences, cfg.lengths, model="merged", grammar=variant)
 
 

@@ -21,15 +21,7 @@ from pcfg_artifact.run.trained_models import model_folders
 from pcfg_artifact.system.machine import Machine
 from pcfg_artifact.system.progress import progress
 from pcfg_artifact.workers.pool import device_of
-from pcfg_artifact.workers.probe_fits import (
-    Context,
-    Fit,
-    Unit,
-    fit_all,
-    read_result,
-    read_times,
-    write_result,
-)
+from pcfg_artifact.workers.probe_fits import Context, Fit, Unit, fit_all, read_result, read_times, write_result
 
 
 def run(cfg: ControlConfig, inputs: Inputs, out: StageDir, machine: Machine) -> None:

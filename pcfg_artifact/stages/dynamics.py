@@ -20,7 +20,7 @@ from pcfg_artifact.interventions.effects import half_way_step
 from pcfg_artifact.interventions.experiment import LINEAR
 from pcfg_artifact.metrics.models import masked_counterpart
 from pcfg_artifact.metrics.schema import Key, Metric
-from pcfg_artifact.metrics.selection import BEST, Numbers, Selector
+from pcfg_artifact.metrics.selection import BEST, Numbers
 from pcfg_artifact.mlm import exact_comparison
 from pcfg_artifact.parsing.engine import EngineOptions
 from pcfg_artifact.parsing.masks import Masking
@@ -77,12 +77,15 @@ def build_context(cfg: DynamicsConfig, inputs: Inputs, machine: Machine) -> Chec
                      n_test=cfg.n_test, widths=options["widths"], n_questions=cfg.n_questions, seed=cfg.seed,
                      options=EngineOptions(n_threads=machine.n_workers))
         interventions = InterventionContext(data, linear, machine, cfg.seed)
-    best = best_layer(inputs, base, shown_probe(LINEAR, probe["probes"]), setting.name)
+    best = best_layer(inputs["probe"], table="parsing", model=base, probe=shown_probe(LINEAR, probe["probes"]),
+                      setting=setting.name, input=EOS, convention="PB", metric="sentence_f1")
     followed = {base: Followed(masked_words(cfg, grammar, inputs, machine, options), train, test, best, interventions)}
     for causal in (name for name in causal_folders(inputs["pretrain"]) if masked_counterpart(name) == base):
         followed[causal] = Followed(words_ahead(cfg, grammar, inputs, machine, options),
                                     scored_so_far(grammar, train, machine), scored_so_far(grammar, test, machine),
-                                    best_causal_layer(inputs, causal), None)
+                                    # `probe` reads no causal models, `incremental` reads their relative depths.
+                                    best_layer(inputs["incremental"], table="incremental", model=causal,
+                                               setting=OF_TREE, **vars(RELATIVE_DEPTH), metric="explained"), None)
     return CheckpointContext(followed, linear[LINEAR], tuple(probe["widths"]), setting.name, cfg.n_attention, machine,
                              cfg.seed)
 
@@ -121,19 +124,8 @@ def scored_so_far(grammar: PCFG, corpus: Corpus, machine: Machine) -> Corpus:
                                                for scores, fact in zip(corpus.scores, facts, strict=True)])
 
 
-def best_layer(inputs: Inputs, model: str, probe: str, setting: str) -> int:
-    """The layer that a probe parses the text of a setting best from."""
-    return _layer_of(inputs["probe"], {"table": "parsing", "model": model, "probe": probe, "setting": setting,
-                                       "input": EOS, "convention": "PB", "metric": "sentence_f1"})
-
-
-def best_causal_layer(inputs: Inputs, model: str) -> int:
-    """The layer that a linear probe reads relative depths best from: causal models are probed by `incremental`."""
-    return _layer_of(inputs["incremental"], {"table": "incremental", "model": model, "setting": OF_TREE,
-                                             **vars(RELATIVE_DEPTH), "metric": "explained"})
-
-
-def _layer_of(stage: Folder, scores: Selector) -> int:
+def best_layer(stage: Folder, **scores: Any) -> int:
+    """The layer with the highest of these scores of a stage."""
     best, = Numbers(stage.metrics()).select({**scores, "layer": BEST})
     assert best.layer is not None  # it was selected by it
     return best.layer

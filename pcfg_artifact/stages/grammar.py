@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from pcfg_artifact.grammar.expectation import frequencies, grammar_sizes
+from pcfg_artifact.grammar.expectation import grammar_sizes, symbol_shares
 from pcfg_artifact.grammar.learning import learn_pcfg
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.grammar.sampling import sample_trees
@@ -65,12 +63,3 @@ def take(cfg: GrammarConfig, source: str, out: StageDir) -> tuple[list[Metric], 
 def measured(grammar: PCFG, variant: str, lengths: list[int]) -> list[Metric]:
     """Sizes and frequencies; lengths: words of the training trees."""
     return [metric.at(grammar=variant) for metric in (*grammar_sizes(grammar, lengths), *symbol_shares(grammar))]
-
-
-def symbol_shares(grammar: PCFG) -> list[Metric]:
-    """Relative frequency of every symbol by rank, in-terminals and pre-terminals apart (the frequency figure)."""
-    counts, n = frequencies(grammar), grammar.n_interminals
-    return [Metric(table="frequency", group=kind, index=rank, metric="share", value=share, n=int(part.sum()),
-                   unit="fraction")
-            for kind, part in (("in-terminals", counts[:n]), ("pre-terminals", counts[n:]))
-            for rank, share in enumerate(np.sort(part)[::-1] / part.sum(), start=1)]

@@ -50,8 +50,8 @@ from pcfg_artifact.probing.reading_probe import (
     late_questions,
     probe_words,
     questions_of,
-    word_rows,
 )
+from pcfg_artifact.probing.representations import word_rows
 from pcfg_artifact.probing.settings import SAMPLED
 from pcfg_artifact.run.inputs import Inputs
 from pcfg_artifact.run.sections import IncrementalConfig
@@ -80,7 +80,7 @@ def run(cfg: IncrementalConfig, inputs: Inputs, out: StageDir, machine: Machine)
                                             questions_of([fact.now for fact in read], cfg.widths))}
     if cfg.beliefs:
         questions[OF_BELIEF] = QuestionSets(*(
-            belief_questions(grammar, list(each(partial(beliefs_after_words, grammar), text.ids, machine)))
+            belief_questions(grammar, list(each(lambda ids: beliefs(grammar, ids)[1:], text.ids, machine)))
             for text in (train, test)))
     metrics += ceiling_metrics(cfg, questions[OF_TREE].test, read)
     corpora = {"train": train.corpus(grammar), "test": test.corpus(grammar)}
@@ -99,11 +99,6 @@ def run(cfg: IncrementalConfig, inputs: Inputs, out: StageDir, machine: Machine)
 def each(work: Callable[[np.ndarray], Fact], sentences: Sequence[np.ndarray], machine: Machine) -> Iterable[Fact]:
     """Exact inference on every sentence, in order; its kernels release the interpreter."""
     return progress(ordered_map(work, sentences, machine.n_workers), total=len(sentences), desc="facts of trees")
-
-
-def beliefs_after_words(grammar: PCFG, ids: np.ndarray) -> np.ndarray:
-    """(L, N) the forward vector after every word."""
-    return beliefs(grammar, ids)[1:]
 
 
 # ---- next words ------------------------------------------------------------------------------------------------------
@@ -196,7 +191,7 @@ def ceiling_metrics(cfg: IncrementalConfig, questions: Questions, read: Sequence
 def probe_metrics(name: str, n_layers: int, corpora: Mapping[str, Corpus], states: Path,
                   by_target: Mapping[str, QuestionSets]) -> Iterator[Metric]:
     """Every layer of one model: the share of each question's variance that a linear probe explains."""
-    rows = {part: word_rows(corpus.lengths) for part, corpus in corpora.items()}
+    rows = {part: word_rows(corpus.lengths)[0] for part, corpus in corpora.items()}
     for target, questions in by_target.items():
         for layer in range(n_layers + 1):
             stored = stored_layer(corpora, states, layer)

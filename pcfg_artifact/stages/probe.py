@@ -6,6 +6,8 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from pcfg_artifact.errors import StageError
 from pcfg_artifact.metrics.models import roles_of, untrained
 from pcfg_artifact.metrics.schema import Metric
@@ -15,16 +17,7 @@ from pcfg_artifact.probing.corpus import Corpus
 from pcfg_artifact.probing.probe_scores import parser_metrics, probed_trees, scatter_plot, share_near_zero
 from pcfg_artifact.probing.probes import shown_probe
 from pcfg_artifact.probing.settings import EOS, MARGINAL_PROBE, TREE_PROBE, settings_of
-from pcfg_artifact.probing.tasks import (
-    MOST_ROWS,
-    ROWS,
-    Task,
-    nary_tree_task,
-    run_task,
-    span_task,
-    tree_task,
-    window_tasks,
-)
+from pcfg_artifact.probing.tasks import ROWS, Task, nary_tree_task, run_task, span_task, tree_task, window_tasks
 from pcfg_artifact.run.corpora import read_corpora, unscored_corpus
 from pcfg_artifact.run.example_sentence import example_trees
 from pcfg_artifact.run.inputs import Inputs
@@ -35,15 +28,7 @@ from pcfg_artifact.system.machine import Machine
 from pcfg_artifact.system.progress import progress
 from pcfg_artifact.system.random_streams import stream
 from pcfg_artifact.workers.pool import device_of
-from pcfg_artifact.workers.probe_fits import (
-    Context,
-    Fit,
-    Unit,
-    fit_all,
-    read_result,
-    read_times,
-    write_result,
-)
+from pcfg_artifact.workers.probe_fits import Context, Fit, Unit, fit_all, read_result, read_times, write_result
 
 EXAMPLE = "example"  # a corpus of some sentences, which are shown and not scored
 BEST_LAYERS = {"table": "parsing", "model": ALL, "layer": BEST, "probe": ALL, "setting": ALL, "input": EOS,
@@ -63,7 +48,9 @@ def run(cfg: ProbeConfig, inputs: Inputs, out: StageDir, machine: Machine) -> No
     if cfg.random_weights:
         encoders[untrained(base)] = untrained_folder(inputs["pretrain"], base)
     context.last.update({name: load_config(folder).num_hidden_layers for name, folder in encoders.items()})
-    n_rows = max([MOST_ROWS, *(4 * window + 2 for window in cfg.windows)])
+    # Layer 0 of the base model has every task.
+    n_rows = max(task.rows(np.array([cfg.max_length])).shape[1]
+                 for task in tasks_of(context, context.units(base)[0]).values())
     fit_all(context, encoders, fits_of, run_fit, n_rows, progress=progress, what="probing")
 
     scores: list[Metric] = []

@@ -13,7 +13,7 @@ from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.grammar.sources import read_grammar
 from pcfg_artifact.system.progress import progress, say
-from pcfg_artifact.treebank.leaf_formats import AUTO, LEAF_FORMATS
+from pcfg_artifact.treebank.cleaning import AUTO, LEAF_FORMATS
 from pcfg_artifact.treebank.reading import Treebank, read_treebank
 
 LARGEST = 2**31 - 1  # of a count, so that every kernel can hold it

@@ -17,13 +17,11 @@ from typing import Any
 
 from pcfg_artifact.approximation.merging import choose_classes, merge_symbols
 from pcfg_artifact.constructions.agreement import approximate_errors, entry_errors, linear
-from pcfg_artifact.constructions.approximate_relative import ApproximateInsideOutside
-from pcfg_artifact.constructions.chart_trace import example
+from pcfg_artifact.constructions.approximate_relative import ApproximateInsideOutside, MergedInsideOutside
 from pcfg_artifact.constructions.constructed_model import ConstructedModel
 from pcfg_artifact.constructions.hard import HardAttentionInsideOutside
-from pcfg_artifact.constructions.merged_relative import MergedInsideOutside
 from pcfg_artifact.constructions.relative import RelativeInsideOutside
-from pcfg_artifact.constructions.transformer import ConstructedTransformer, sizes
+from pcfg_artifact.constructions.transformer import ConstructedTransformer, example, sizes
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.judge.figures import filling

@@ -29,9 +29,8 @@ from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.metrics.schema import Metric, to_csv
 from pcfg_artifact.mlm.encoders import load_encoder
 from pcfg_artifact.probing.corpus import Corpus, Layer, unseen
-from pcfg_artifact.probing.probe_io import fitted_kind, probe_of, tensors_of
 from pcfg_artifact.probing.probe_scores import decode_all
-from pcfg_artifact.probing.probes import PROBES, FittedProbe, build_probes
+from pcfg_artifact.probing.probes import PROBES, FittedProbe, build_probes, probe_of, tensors_of
 from pcfg_artifact.probing.representations import fitting_sentences
 from pcfg_artifact.probing.settings import EOS
 from pcfg_artifact.probing.tasks import ROWS, Task, tree_task
@@ -316,7 +315,7 @@ def load_probes(folder: Path, encoder: Encoder) -> tuple[dict[str, Any], list[Fi
                              f"give the model they were fitted to")
         with safe_open(folder / WEIGHTS, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dict
-        kind = fitted_kind(about["probe"])
-        return about, [probe_of(kind, tensors, about["numbers"], f"{layer}.") for layer in range(encoder.n_layers)]
+        return about, [probe_of(about["probe"], tensors, about["numbers"], f"{layer}.")
+                       for layer in range(encoder.n_layers)]
     except (OSError, SafetensorError, KeyError, TypeError) as error:
         raise UsageError(f"the probes in {folder} are damaged ({error}); keep them again with --save") from error

@@ -6,6 +6,8 @@ The three marks a grammar label can carry (cleaned treebank labels contain none 
   X^P     X under the parent P (variant `vm`; the root, chains and artificial nodes carry none)
 """
 
+from collections.abc import Sequence
+
 from pcfg_artifact.treebank.tree import Tree
 
 FACTORED, CHAIN, PARENT = "|", "+", "^"
@@ -39,38 +41,15 @@ def _binarise(tree: Tree, parent: str | None, *, is_annotated: bool) -> Tree:
 
 
 def unbinarise(tree: Tree) -> Tree:
-    """The treebank tree of a binary tree; the inverse of `binarise` for either variant.
-
-    Without recursion: a parsed sentence of a thousand words can be a tree a thousand levels deep.
-    """
-    finished: list[Tree] = []
-    # A node is entered once to find its children, and left, with their number, once they are finished.
-    todo: list[tuple[Tree, int | None]] = [(tree, None)]
-    while todo:
-        node, n_children = todo.pop()
-        if node.is_preterminal:
-            finished.append(_unchain(node.label, (), node.word))
-        elif n_children is None:
-            children = _real_children(node)
-            todo.append((node, len(children)))
-            todo.extend((child, None) for child in reversed(children))
-        else:
-            below = tuple(finished[-n_children:])
-            del finished[-n_children:]
-            finished.append(_unchain(node.label, below, None))
-    return finished[0]
+    """The treebank tree of a binary tree; the inverse of `binarise` for either variant."""
+    return tree.rebuilt(_unbinarised)
 
 
-def _real_children(tree: Tree) -> list[Tree]:
-    children: list[Tree] = []
-    stack = list(reversed(tree.children))
-    while stack:
-        node = stack.pop()
-        if is_artificial(node.label):
-            stack.extend(reversed(node.children))
-        else:
-            children.append(node)
-    return children
+def _unbinarised(node: Tree, below: Sequence[Tree]) -> Tree:
+    children = tuple(real for child in below for real in (child.children if is_artificial(child.label) else (child,)))
+    if is_artificial(node.label):  # its parent takes its children
+        return Tree(node.label, children, node.word)
+    return _unchain(node.label, children, node.word)
 
 
 def _unchain(label: str, children: tuple[Tree, ...], word: str | None) -> Tree:

@@ -22,12 +22,10 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from pcfg_artifact.errors import TreebankError
-from pcfg_artifact.system.progress import ProgressBar
+from pcfg_artifact.system.progress import ProgressBar, no_progress
 from pcfg_artifact.treebank import arrow
-from pcfg_artifact.treebank.ambiguous_tags import Renamed, rename_ambiguous_tags
 from pcfg_artifact.treebank.brackets import BadTree, parse_trees
-from pcfg_artifact.treebank.cleaning import Cleaner
-from pcfg_artifact.treebank.leaf_formats import AUTO, NON_WORDS, leaves_of
+from pcfg_artifact.treebank.cleaning import AUTO, NON_WORDS, Cleaner, Renamed, leaves_of, rename_ambiguous_tags
 from pcfg_artifact.treebank.tree import Tree
 
 EMBEDDED, NLTK = "embedded", "nltk"
@@ -37,6 +35,7 @@ EXPECTED = (f"`{EMBEDDED}`, `{NLTK}`, or the path of a file, a folder or a zip f
 # In folders and zip files, also with .gz behind; a file named by the user may have any name.
 EXTENSIONS = (".mrg", ".tree", ".trees", ".ptb", ".psd", ".bracket", ".penn")
 TEXT = ".txt"  # read where there is no other file, and where its text begins with a bracket: a README is no document
+NAMES = ", ".join((*EXTENSIONS, TEXT))
 HEAD = 4096  # bytes that show whether a text begins with a bracket
 GZIP = b"\x1f\x8b"
 REMOVED = {"non_words": f"leaves and nodes that hold no words ({', '.join(sorted(NON_WORDS))})",
@@ -90,20 +89,19 @@ class Treebank:
         yield from (f"renamed: {renamed}" for renamed in self.renamed)
 
 
-def read_treebank(source: str | Path, *, skip_bad_trees: bool = False, progress: ProgressBar | None = None,
+def read_treebank(source: str | Path, *, skip_bad_trees: bool = False, progress: ProgressBar = no_progress,
                   leaf_format: str = AUTO) -> Treebank:
     """Read and clean all trees of `source`: `embedded`, `nltk`, or the path of a file, a folder or a zip file.
 
     In folders (searched to any depth) and zip files, the documents are the files that end in one of EXTENSIONS.
-    leaf_format: what stands at the leaves, decided by document where it is `auto` (see leaf_formats.py).
+    leaf_format: what stands at the leaves, decided by document where it is `auto` (see cleaning.py).
     A file, folder or zip file whose name is `embedded` or `nltk` is meant by writing `./embedded`.
     """
     try:
         names, contents, passed_over = _documents(source)
-        if progress is not None:
-            contents = iter(progress(contents, total=len(names), desc="reading treebank"))
+        seen = progress(contents, total=len(names), desc="reading treebank")
         with _no_garbage_collection():
-            treebank = _read(str(source), names, contents, skip_bad_trees, leaf_format)
+            treebank = _read(str(source), names, seen, skip_bad_trees, leaf_format)
         return replace(treebank, passed_over=passed_over)
     except OSError as error:
         raise TreebankError(f"cannot read {error.filename or source}: {error.strerror or error}; "
@@ -215,7 +213,7 @@ def _documents(source: str | Path) -> Documents:
         return _zip(path)
     if path.suffix.lower() == ".zip":
         raise TreebankError(f"{path} is not a zip file, whatever its name; copy or download it again")
-    return Documents([path.name], (_unpacked(path.read_bytes(), path) for _ in range(1)))
+    return Documents([path.name], iter([_unpacked(path.read_bytes(), path)]))
 
 
 def _chosen(names: Iterable[PurePosixPath], head_of: Callable[[PurePosixPath], bytes]
@@ -254,7 +252,7 @@ def _folder(path: Path) -> Documents:
     names, passed_over = _chosen((PurePosixPath(*file.relative_to(path).parts) for file in files),
                                  lambda name: _head(path / name))
     if not names:
-        raise TreebankError(f"the folder {path} holds no treebank file; expected names ending in {_extensions()}")
+        raise TreebankError(f"the folder {path} holds no treebank file; expected names ending in {NAMES}")
     return Documents([str(name) for name in names],
                      (_unpacked((path / name).read_bytes(), path / name) for name in names), passed_over)
 
@@ -294,7 +292,7 @@ def _zip(path: Path) -> Documents:
         members = {PurePosixPath(info.filename): info for info in archive.infolist() if not info.is_dir()}
         names, passed_over = _chosen(members, lambda name: archive.open(members[name]).read(HEAD))
     if not names:
-        raise TreebankError(f"the zip file {path} holds no treebank file; expected names ending in {_extensions()}")
+        raise TreebankError(f"the zip file {path} holds no treebank file; expected names ending in {NAMES}")
     return Documents([str(name) for name in names], _zip_contents(path, [members[name] for name in names]), passed_over)
 
 
@@ -314,10 +312,6 @@ def _zip_errors(where: object) -> Iterator[None]:
     except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, ValueError, struct.error,
             IndexError) as error:
         raise TreebankError(f"cannot read {where}: {error}; expected a whole zip file without a password") from error
-
-
-def _extensions() -> str:
-    return ", ".join((*EXTENSIONS, TEXT))
 
 
 def _nltk_sample() -> Path:

@@ -21,15 +21,11 @@ WSJ_TRAIN_TREES, WSJ_TEST_TREES = 39_832, 1_700
 
 @dataclass(frozen=True)
 class Split:
-    """Training and test trees, and `how` they were chosen, in words for the manifest.
-
-    n_unused: trees in neither (WSJ sections 00, 01, 23, 24 and other corpora beside them).
-    """
+    """Training and test trees, and `how` they were chosen, in words for the manifest."""
 
     train: Sequence[Tree]
     test: Sequence[Tree]
     how: str
-    n_unused: int = 0
 
 
 def split(treebank: Treebank) -> Split:
@@ -41,12 +37,10 @@ def split(treebank: Treebank) -> Split:
     sections = wsj_sections(treebank)
     if WSJ_TEST in sections and any(section in sections for section in WSJ_TRAIN):
         train = [tree for section in WSJ_TRAIN for tree in sections.get(section, ())]
-        test = sections[WSJ_TEST]
-        return Split(train, test, "WSJ sections 02-21 train, 22 test", treebank.n_trees - len(train) - len(test))
+        return Split(train, sections[WSJ_TEST], "WSJ sections 02-21 train, 22 test")
     if {TRAIN, TEST} <= treebank.documents.keys():
         train, test = list(treebank.documents[TRAIN]), list(treebank.documents[TEST])
-        return Split(train, test, f"the dataset's own splits {TRAIN} and {TEST}",
-                     treebank.n_trees - len(train) - len(test))
+        return Split(train, test, f"the dataset's own splits {TRAIN} and {TEST}")
     documents = list(treebank.documents.values())
     how = f"every {EVERY}th document is test"
     if len(documents) < EVERY:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,14 @@ class Tree:
             node = stack.pop()
             yield node
             stack.extend(reversed(node.children))
+
+    def rebuilt(self, make: Callable[[Tree, Sequence[Tree]], Made]) -> Made:
+        """make(node, what its children became) of every node, from the words up; None leaves a node out."""
+        done: list[Made] = []
+        for node in reversed(list(self.preorder())):  # children come just before their parent, the leftmost last
+            children = [done.pop() for _ in node.children]
+            done.append(make(node, [child for child in children if child is not None]))
+        return done[0]
 
     def preterminals(self) -> list[Tree]:
         return [node for node in self.preorder() if node.is_preterminal]
@@ -76,6 +85,9 @@ class Tree:
                 stack.append(")")
                 stack.extend(reversed(item.children))
         return "".join(parts).lstrip()
+
+
+Made = TypeVar("Made", Tree, Tree | None)
 
 
 def _token(text: str) -> str:

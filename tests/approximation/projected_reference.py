@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from pcfg_artifact.approximation.signs import SignRule
+from pcfg_artifact.approximation.transforms import SignRule
 from pcfg_artifact.grammar.pcfg import PCFG
 
 Projection = Callable[[int, np.ndarray], np.ndarray]  # (width, vector over the in-terminals) -> W+ W vector

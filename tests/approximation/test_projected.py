@@ -5,7 +5,7 @@ import pytest
 
 from pcfg_artifact.approximation.low_rank import LowRank, approximate_charts
 from pcfg_artifact.approximation.restriction import compact, restrict, select_symbols
-from pcfg_artifact.approximation.signs import SIGN_RULES
+from pcfg_artifact.approximation.transforms import SIGN_RULES
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.parsing.engine import inside_outside
 from pcfg_artifact.parsing.leaves import sentence_leaves

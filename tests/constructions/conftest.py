@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pcfg_artifact.approximation.restriction import compact
-from pcfg_artifact.approximation.signs import SIGN_RULES
+from pcfg_artifact.approximation.transforms import SIGN_RULES
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.system.machine import single_thread
 from tests.approximation.projected_reference import projected_inside, projected_outside

@@ -9,10 +9,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from pcfg_artifact.constructions.approximate_relative import ApproximateInsideOutside
+from pcfg_artifact.constructions.approximate_relative import ApproximateInsideOutside, MergedInsideOutside
 from pcfg_artifact.constructions.constructed_model import ConstructedModel, register_with_transformers
 from pcfg_artifact.constructions.hard import HardAttentionInsideOutside
-from pcfg_artifact.constructions.merged_relative import MergedInsideOutside
 from pcfg_artifact.constructions.relative import RelativeInsideOutside
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
@@ -52,7 +51,8 @@ def test_charts_are_bit_equal_after_the_round_trip_through_automodel(name, tmp_p
     assert max(stop for _, _, stop in config.residual_blocks) == built.embedding_dim
     assert {"hard": "inside_start 0"}.get(name, "inside 0") in [block for block, _, _ in config.residual_blocks]
     assert config.computes[0] == ["inside", 2]
-    assert {path.name for path in (tmp_path / "m").iterdir()} == {"config.json", "model.safetensors", "README.md"}
+    assert {path.name for path in (tmp_path / "m").iterdir()} == {
+        "config.json", "model.safetensors", "README.md", "grammar.json", "grammar.npz"}
 
 
 def test_the_forward_pass_of_transformers_reads_word_ids_in_padded_batches(tmp_path):
@@ -78,7 +78,7 @@ def test_weights_come_from_the_file_and_not_from_the_construction(tmp_path):
     (lambda folder: (folder / "model.safetensors").unlink(), "holds no constructed transformer"),
     (lambda folder: (folder / "model.safetensors").write_bytes(b"\0" * 50), "holds no constructed transformer"),
     (lambda folder: edit(folder, construction="os.system"), "the construction 'os.system' is unknown"),
-    (lambda folder: edit(folder, grammar={}), "holds no constructed transformer"),
+    (lambda folder: (folder / "grammar.npz").unlink(), "holds no constructed transformer"),
     (lambda folder: edit(folder, arguments={"max_length": 4}), "is no weight of it"),
     (lambda folder: edit(folder, arguments={"max_length": 3, "dtype": "float32"}), "expected torch.float32"),
 ])

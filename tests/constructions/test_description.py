@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from pcfg_artifact.approximation.restriction import restrict, select_symbols
-from pcfg_artifact.approximation.signs import SIGN_RULES, rule_named
-from pcfg_artifact.approximation.transforms import transform_of_width
+from pcfg_artifact.approximation.transforms import SIGN_RULES, rule_named, transform_of_width
 from pcfg_artifact.constructions.rules import inside_matrices, left_sibling_matrices, right_sibling_matrices
 from pcfg_artifact.constructions.space import Space
 from pcfg_artifact.constructions.weights import HeadMatrices, telescope

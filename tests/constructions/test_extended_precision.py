@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from pcfg_artifact.approximation.restriction import restrict, select_symbols
-from pcfg_artifact.approximation.signs import rule_named
-from pcfg_artifact.approximation.transforms import Correlations, inverse_of, transform_of_width
+from pcfg_artifact.approximation.transforms import Correlations, inverse_of, rule_named, transform_of_width
 from pcfg_artifact.constructions.agreement import end_to_end_errors, span_errors
 from pcfg_artifact.constructions.approximate_relative import ApproximateInsideOutside, approximate_plan
 from pcfg_artifact.grammar.learning import learn_pcfg

@@ -6,8 +6,7 @@ import pytest
 from pcfg_artifact.approximation.algorithm import Approximation
 from pcfg_artifact.approximation.merging import choose_classes, merge_symbols
 from pcfg_artifact.approximation.scores import one_mask_probabilities
-from pcfg_artifact.constructions.approximate_relative import ApproximateInsideOutside
-from pcfg_artifact.constructions.merged_relative import MergedInsideOutside, claimed_sizes
+from pcfg_artifact.constructions.approximate_relative import ApproximateInsideOutside, MergedInsideOutside, merged_sizes
 from pcfg_artifact.constructions.relative import RelativeInsideOutside
 from pcfg_artifact.constructions.transformer import sizes
 from pcfg_artifact.errors import UsageError
@@ -72,12 +71,12 @@ def test_dropped_symbols_lose_sentences_that_merged_ones_keep_with_no_more_heads
 def test_sizes_are_those_of_the_formula_and_below_those_of_theorem_3_2(random_grammar, n_heads, max_length):
     grammar = random_grammar(0)
     model = MergedInsideOutside(grammar, max_length, n_heads)
-    assert sizes(model) == claimed_sizes(4, 5, max_length, n_heads)
+    assert sizes(model) == merged_sizes(4, 5, max_length, n_heads)
     assert model.embedding_dim < RelativeInsideOutside(grammar, max_length).embedding_dim
 
 
 def test_the_papers_numbers_of_symbols_take_20_heads_and_40L_plus_51_dimensions():
-    assert claimed_sizes(20, 45, 25, 20) == {"layers": 51, "heads": 20, "dimensions": 1051}
+    assert merged_sizes(20, 45, 25, 20) == {"layers": 51, "heads": 20, "dimensions": 1051}
 
 
 def test_a_transformer_for_single_words_reads_the_root_off_the_word(random_grammar, textbook, relative_error):

@@ -4,13 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from pcfg_artifact.constructions.agreement import (
-    algorithm_charts,
-    entry_errors,
-    linear,
-    recursion_charts,
-    span_errors,
-)
+from pcfg_artifact.constructions.agreement import algorithm_charts, entry_errors, linear, recursion_charts, span_errors
 from pcfg_artifact.constructions.approximate_relative import ApproximateInsideOutside
 from pcfg_artifact.constructions.dense import DenseLayer
 from pcfg_artifact.constructions.hard import HardAttentionInsideOutside

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
-from pcfg_artifact.probing.linear_probe import LinearProbe
-from pcfg_artifact.probing.regression import fit_logistic
+from pcfg_artifact.probing.linear_probe import LinearProbe, fit_logistic
 from pcfg_artifact.probing.standardisation import Standardisation
 from pcfg_artifact.system.random_streams import stream
 

@@ -15,7 +15,6 @@ from pcfg_artifact.probing.representations import (
     length_buckets,
     offsets_of,
     span_rows,
-    span_window_rows,
     window_rows,
 )
 from pcfg_artifact.probing.tasks import ROWS
@@ -108,9 +107,9 @@ def test_rows_choose_the_words_that_the_paper_names():
     assert eos_rows([3, 1]).tolist() == [[1, 4], [2, 4]]
     assert window_rows([3, 1], 1).tolist() == [[0, 1, 2], [1, 2, 3]]  # the paper's ADJ
     assert window_rows([3, 2], 2).tolist() == [[0, 0, 1, 2, 3], [0, 1, 2, 3, 4], [5, 5, 6, 7, 8]]  # and never beyond
-    assert span_window_rows([3, 1], 2, 1).tolist() == [[0, 1, 2, 3], [1, 2, 3, 4]]  # each row once
-    assert span_window_rows([4], 4, 1).tolist() == [[0, 1, 2, 3, 4, 5]]
-    assert span_window_rows([9], 9, 1).tolist() == [[0, 1, 2, 8, 9, 10]]
+    assert span_rows([3, 1], 2, 1).tolist() == [[0, 1, 2, 3], [1, 2, 3, 4]]  # each row once
+    assert span_rows([4], 4, 1).tolist() == [[0, 1, 2, 3, 4, 5]]
+    assert span_rows([9], 9, 1).tolist() == [[0, 1, 2, 8, 9, 10]]
     assert span_rows([3, 1], 2).tolist() == [[1, 2], [2, 3]]
     assert span_rows([3, 1], 3).tolist() == [[1, 3]]
     assert span_rows([3, 4], 4).tolist() == [[6, 9]]

@@ -226,7 +226,7 @@ def test_sensitivity_is_the_gain_over_the_embeddings_by_hand():
         score(0, 10, **trees), score(1, 40, **trees), score(1, 50, seed=1, **trees), score(2, 30, **trees),
         score(0, 0.2, **marginals), score(1, 0.9, **marginals), score(2, 0.7, **marginals, n=8),
         score(0, 0.1, **accuracy), score(1, 0.3, **accuracy), score(0, 0.4, **pearson), score(2, -0.1, **pearson)])
-    found = {(m.metric, m.group, m.width): m for m in sensitivity_metrics(numbers, "A2L2", "my probe")}
+    found = {(m.metric, m.group, m.width): m for m in sensitivity_metrics(numbers, "A2L2", "my probe", "treebank")}
     assert {key: pytest.approx(m.value) for key, m in found.items()} == {
         ("sensitivity", "trees", None): 35, ("sensitivity", "marginals", 3): 0.5,
         ("selectivity", "trees", None): 0.3, ("selectivity", "marginals", 3): -0.1}

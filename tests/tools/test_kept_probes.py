@@ -8,8 +8,7 @@ import pytest
 from pcfg_artifact.cli import main
 from pcfg_artifact.mlm.model import build_config, build_model, parse_shape
 from pcfg_artifact.mlm.tokenizer import build_tokenizer
-from pcfg_artifact.probing.probe_io import fitted_kind, probe_of, tensors_of
-from pcfg_artifact.probing.probes import PROBES, build_probes
+from pcfg_artifact.probing.probes import PROBES, build_probes, probe_of, tensors_of
 
 NOUNS, VERBS = ("dog", "cat", "bird", "cow"), ("sees", "hears", "likes")
 WORDS = ("the", ".", *NOUNS, *VERBS)
@@ -42,7 +41,7 @@ def test_a_kept_probe_answers_as_the_fitted_one(name, targets):
     options = {"epochs": 3, "milestones": (1, 2)}
     fitted = build_probes([name], options)[name].fit(x.copy(), targets, (0, 1))
     tensors, numbers = tensors_of(fitted, "7.")
-    again = probe_of(fitted_kind(name), tensors, json.loads(json.dumps(numbers)), "7.")
+    again = probe_of(name, tensors, json.loads(json.dumps(numbers)), "7.")
     np.testing.assert_array_equal(again.predict(x), fitted.predict(x))
 
 

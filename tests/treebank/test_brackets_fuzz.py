@@ -2,8 +2,7 @@
 
 from pcfg_artifact.errors import TreebankError
 from pcfg_artifact.treebank.brackets import parse_trees
-from pcfg_artifact.treebank.cleaning import TRACE
-from pcfg_artifact.treebank.leaf_formats import LEAF_FORMATS, NON_WORDS, WORD_LEMMA, leaves_of
+from pcfg_artifact.treebank.cleaning import LEAF_FORMATS, NON_WORDS, TRACE, WORD_LEMMA, leaves_of
 from pcfg_artifact.treebank.reading import _decode, _read
 from pcfg_artifact.treebank.tree import Tree
 

@@ -6,7 +6,7 @@ import zipfile
 import pytest
 
 from pcfg_artifact.errors import TreebankError, UsageError
-from pcfg_artifact.treebank.leaf_formats import Leaves, leaves_of
+from pcfg_artifact.treebank.cleaning import Leaves, leaves_of
 from pcfg_artifact.treebank.reading import read_treebank
 
 # IcePaHC and FarPaHC: word-lemma leaves (some without a lemma), empty words under any label, references and page marks.

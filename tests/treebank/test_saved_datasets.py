@@ -46,7 +46,7 @@ def test_the_trees_of_a_dataset_are_those_of_a_file(save, tmp_path, column):
 def test_splits_called_train_and_test_are_the_split_and_others_are_unused(save):
     folder = save("bank", train={"tree": [RUNS] * 3}, validation={"tree": [RUNS]}, test={"tree": [SLEEPS] * 2})
     parts = split(read_treebank(folder))
-    assert [len(parts.train), len(parts.test), parts.n_unused] == [3, 2, 1]
+    assert [len(parts.train), len(parts.test)] == [3, 2]
     assert parts.test[0].words() == ["cats", "sleep"]
     assert parts.how == "the dataset's own splits train and test"
 

@@ -50,7 +50,6 @@ def test_wall_street_journal_sections(source, name):
     assert words(parts.train) == [f"{names[section]}:{i}" for section in range(2, 22) for i in range(3)]
     assert words(parts.test) == [f"{names[22]}:{i}" for i in range(3)]
     assert parts.how == "WSJ sections 02-21 train, 22 test"
-    assert parts.n_unused == 4 * 3 + 7
 
 
 def test_folders_that_only_look_like_sections_are_not_wsj():
