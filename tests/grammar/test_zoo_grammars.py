@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from pcfg_artifact.errors import GrammarError, UsageError
-from pcfg_artifact.grammar.cfg3 import cfg3
 from pcfg_artifact.grammar.expectation import derivation_entropy
 from pcfg_artifact.grammar.sampling import sample_trees
 from pcfg_artifact.grammar.sources import read_grammar
 from pcfg_artifact.grammar.written import Word
-from pcfg_artifact.grammar.zoo_grammars import KINDS, frozen_hash, random_hierarchy, zoo
+from pcfg_artifact.grammar.zoo_grammars import KINDS, cfg3, frozen_hash, random_hierarchy, zoo
 from pcfg_artifact.parsing.floors import floors
 from pcfg_artifact.parsing.masking import masked_word_distribution
 from pcfg_artifact.parsing.prefix.left_to_right import next_words

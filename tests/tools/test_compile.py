@@ -12,7 +12,7 @@ from pcfg_artifact.tools.compile import ROUTINES
 # Compiled with the functions that call them, and not asked for where those are there already.
 INNER = {
     "approximation.merging": {"entropy_term", "move"},
-    "grammar.sampling": {"_mix", "_uniform"},
+    "grammar.sampling": {"mix", "uniform"},
     "parsing.cpu_kernels.inside": {"inside"},
     "parsing.cpu_kernels.outside": {"outside"},
 }
@@ -20,7 +20,7 @@ INNER = {
 ON_DEMAND = {
     "parsing.cpu_kernels.sentence_chart": {"log_prob"},
     "parsing.cpu_kernels.logspace": {"inside", "outside", "best_nodes"},
-    "parsing.prefix.left_corners": {"solve_columns"},
+    "parsing.prefix.prefix_grammar": {"solve_columns"},
     "parsing.latent_engine": {"inside", "outside"},
 }
 CALL_ALL = """
