@@ -18,9 +18,13 @@ INNER = {
 }
 # Compiled when somebody asks for them: no stage of smoke does.
 ON_DEMAND = {
+    "parsing.best_trees": {"best_derivations"},
     "parsing.cpu_kernels.sentence_chart": {"log_prob"},
     "parsing.cpu_kernels.logspace": {"inside", "outside", "best_nodes"},
+    "parsing.forest": {"choice_entropies"},
+    "parsing.prefix.infix": {"_fill"},
     "parsing.prefix.prefix_grammar": {"solve_columns"},
+    "parsing.tree_draws": {"draw_trees"},
     "parsing.latent_engine": {"inside", "outside"},
 }
 CALL_ALL = """
