@@ -89,12 +89,8 @@ class WrittenGrammar:
         mass = sum(weight * total[index[name]] for name, weight in root.items())
         if not mass > 0:
             raise GrammarError("no tree of the grammar has weight; give the root a symbol that leads to words")
-        probs = [weight * math.prod(total[b] for b in factors) for _, factors, weight in terms]
-        per_head: dict[str, float] = defaultdict(float)
-        for rule, p in zip(rules, probs, strict=True):
-            per_head[rule.head] += p
-        proper = [rule._replace(prob=float(p / per_head[rule.head])) for rule, p in zip(rules, probs, strict=True)
-                  if per_head[rule.head] > 0]
+        proper = _normalised([rule._replace(prob=weight * math.prod(total[b] for b in factors))
+                              for rule, (_, factors, weight) in zip(rules, terms, strict=True)])
         note = f"weights are normalised: all trees together weigh {mass:.6g}"
         scaled = {name: weight * total[index[name]] / mass for name, weight in root.items()}
         written = cls.of({name: float(p) for name, p in scaled.items() if p > 0}, proper, start)
@@ -102,9 +98,7 @@ class WrittenGrammar:
 
     def check(self) -> None:
         """Refuse symbols without rules, and rules that sum to more than 1, or to less in a proper grammar."""
-        mass: dict[str, float] = defaultdict(float)
-        for production in self.productions:
-            mass[production.head] += production.prob
+        mass = mass_by_head(self.productions)
         for name, where in self.symbols():
             if name not in mass:
                 raise GrammarError(f"{name!r} in {where} heads no rule; every non-terminal needs at least one", name)
@@ -144,6 +138,19 @@ class WrittenGrammar:
         root = {_text(name): float(p) for name, p in saved["root"].items()}
         start = None if saved["start"] is None else _text(saved["start"])
         return cls(root, tuple(rules), start, bool(saved["is_proper"]), tuple(map(_text, saved.get("notes", ()))))
+
+
+def mass_by_head(productions: Iterable[Production]) -> dict[str, float]:
+    """What the rules of every symbol sum to."""
+    mass: dict[str, float] = defaultdict(float)
+    for production in productions:
+        mass[production.head] += production.prob
+    return dict(mass)
+
+
+def _normalised(rules: Sequence[Production]) -> list[Production]:
+    mass = mass_by_head(rules)
+    return [rule._replace(prob=float(rule.prob / mass[rule.head])) for rule in rules if mass[rule.head] > 0]
 
 
 def _text(value: object) -> str:
@@ -197,10 +204,7 @@ def _without_empty_rules(written: WrittenGrammar) -> WrittenGrammar:
             if items and not any(x in nothing for x in items if not isinstance(x, Word)):
                 rules.append(Production(rule.head, items, float(p)))
     if written.is_proper:  # what rounding left over, where a symbol is almost never anything
-        mass: dict[str, float] = defaultdict(float)
-        for rule in rules:
-            mass[rule.head] += rule.prob
-        rules = [rule._replace(prob=rule.prob / mass[rule.head]) for rule in rules if mass[rule.head] > 0]
+        rules = _normalised(rules)
     root = {name: float(p * (1.0 - empty[index[name]]) / rest) for name, p in written.root.items()
             if name not in nothing}
     n_empty = sum(not rule.items for rule in written.productions)
