@@ -39,7 +39,7 @@ PUBLIC = {
                          "parses": "trees of sentences, retried where the grammar gives them no probability"},
     "parsing.best_trees": {"kbest": "the k most probable trees of sentences"},
     "parsing.tree_draws": {"sample_trees": "draw some trees: of the grammar, of given lengths, or of a given sentence"},
-    "parsing.tree_posterior": {"tree_entropy": "entropy of a grammar's trees, or of those of a sentence",
+    "parsing.forest": {"tree_entropy": "entropy of a grammar's trees, or of those of a sentence",
                                "span_pairs": "joint and conditional probabilities of all pairs of spans"},
     "parsing.masking": {"masked_word_distribution": "exact distribution of masked words",
                         "masked_log_probs": "exact log probability of masked words under named masks",

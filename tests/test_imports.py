@@ -66,6 +66,7 @@ MAY_OPEN = {
     "grammar/pcfg.py": "PCFG.save and PCFG.load are the format of a grammar folder",
     "grammar/latent.py": "as PCFG",
     "grammar/sources.py": "opens the grammar that the user names",
+    "grammar/zoo_grammars.py": "reads cfg3_rules.json, which is part of the package",
     "constructions/constructed_model.py": "save_pretrained and from_pretrained are the format of a model folder",
     "mlm/encoders.py": "loads the model folder that the user names",
     "judge/report.py": "reads its template, which is part of the package",

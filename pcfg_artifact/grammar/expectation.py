@@ -3,7 +3,7 @@ sizes that a report shows of a grammar."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,21 +40,27 @@ def reachable(grammar: PCFG) -> np.ndarray:
 def spectral_radius(grammar: PCFG, *, among: np.ndarray | None = None) -> float:
     """Largest modulus of an eigenvalue of the child matrix over in-terminals; below 1, expected length is finite.
 
-    among (N,): of these symbols alone.  Strongly connected components are taken one by one: the matrix is
-    block-triangular over them, and the whole one would be defective, where a dense eigenvalue routine loses digits.
+    among (N,): of these symbols alone.
     """
     n = grammar.n_interminals
     matrix = child_matrix(grammar)[:n, :n]
     if among is not None:
         chosen = np.flatnonzero(among[:n])
         matrix = matrix[chosen][:, chosen]
+    return max((radius for radius, _ in component_radii(matrix)), default=0.0)
+
+
+def component_radii(matrix: csc_matrix) -> Iterator[tuple[float, np.ndarray]]:
+    """Spectral radius and members of every strongly connected component of a square matrix that has nothing negative.
+
+    It is block-triangular over them: the largest radius is its own.  A dense eigenvalue routine would lose digits on
+    the whole, which is defective.
+    """
     n_components, component = connected_components(matrix, connection="strong")
-    radius = 0.0
     for c in range(n_components):
         members = np.flatnonzero(component == c)
         block = matrix[members][:, members].toarray()
-        radius = max(radius, float(np.abs(np.linalg.eigvals(block)).max()) if members.size > 1 else float(block[0, 0]))
-    return radius
+        yield (float(np.abs(np.linalg.eigvals(block)).max()) if len(members) > 1 else float(block[0, 0])), members
 
 
 def expected_counts(grammar: PCFG) -> np.ndarray:

@@ -50,11 +50,6 @@ class LatentPCFG:
         """(R+1,) where the tensor of each binary rule begins."""
         return tensor_offsets(self.pcfg, self.n_states)
 
-    def tensor(self, rule: int) -> np.ndarray:
-        """The tensor of one binary rule A -> B C, (m(A), m(B), m(C))."""
-        begin, end = self.offsets[rule:rule + 2]
-        return self.tensors[begin:end].reshape(self.n_states[self.pcfg.binary[rule]])
-
     # ---- on disk: beside the PCFG in its folder --------------------------------------------------------------------
 
     def save(self, path: str | Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from pcfg_artifact.errors import GrammarError
 from pcfg_artifact.grammar.normal_form import normal_form
 from pcfg_artifact.grammar.pcfg import PCFG
-from pcfg_artifact.grammar.written import MASS_TOLERANCE, ROOT, Production, Word, WrittenGrammar
+from pcfg_artifact.grammar.written import MASS_TOLERANCE, ROOT, Production, Word, WrittenGrammar, mass_by_head
 from pcfg_artifact.treebank.tree import Tree
 
 
@@ -36,10 +36,7 @@ def grammar_from_nltk(grammar: Any) -> PCFG:
     start = str(grammar.start().symbol())
     above = {rule.items[0]: rule.prob for rule in productions if rule.head == start and len(rule.items) == 1}
     is_used = any(start in rule.items for rule in productions)
-    heads: dict[str, float] = {}
-    for rule in productions:
-        heads[rule.head] = heads.get(rule.head, 0.0) + rule.prob
-    is_proper = all(abs(mass - 1.0) <= MASS_TOLERANCE for mass in heads.values())
+    is_proper = all(abs(mass - 1.0) <= MASS_TOLERANCE for mass in mass_by_head(productions).values())
     # A start symbol that only chooses another one is a root distribution: no symbol of ours.
     if not is_used and len(above) == sum(rule.head == start for rule in productions) \
             and all(isinstance(name, str) for name in above):

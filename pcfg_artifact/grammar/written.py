@@ -5,15 +5,18 @@ from __future__ import annotations
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from pcfg_artifact.errors import GrammarError
-from pcfg_artifact.grammar.fixed_points import NoSolutionError, least_solution
 
 MASS_TOLERANCE = 1e-9  # sums of up to ~10^5 probabilities in float64 stay far below this
 MOST_NULLABLE = 12  # symbols of one rule that may yield nothing: each doubles the rules that replace it
+ITERATIONS = 200  # critical systems gain a bit each time, all others double their digits
+CLOSE = 1e-13  # of a solution, relative
 ROOT = "ROOT"  # heads the root distribution where it is written as rules
 
 
@@ -86,12 +89,8 @@ class WrittenGrammar:
         mass = sum(weight * total[index[name]] for name, weight in root.items())
         if not mass > 0:
             raise GrammarError("no tree of the grammar has weight; give the root a symbol that leads to words")
-        probs = [weight * math.prod(total[b] for b in factors) for _, factors, weight in terms]
-        per_head: dict[str, float] = defaultdict(float)
-        for rule, p in zip(rules, probs, strict=True):
-            per_head[rule.head] += p
-        proper = [rule._replace(prob=float(p / per_head[rule.head])) for rule, p in zip(rules, probs, strict=True)
-                  if per_head[rule.head] > 0]
+        proper = _normalised([rule._replace(prob=weight * math.prod(total[b] for b in factors))
+                              for rule, (_, factors, weight) in zip(rules, terms, strict=True)])
         note = f"weights are normalised: all trees together weigh {mass:.6g}"
         scaled = {name: weight * total[index[name]] / mass for name, weight in root.items()}
         written = cls.of({name: float(p) for name, p in scaled.items() if p > 0}, proper, start)
@@ -99,9 +98,7 @@ class WrittenGrammar:
 
     def check(self) -> None:
         """Refuse symbols without rules, and rules that sum to more than 1, or to less in a proper grammar."""
-        mass: dict[str, float] = defaultdict(float)
-        for production in self.productions:
-            mass[production.head] += production.prob
+        mass = mass_by_head(self.productions)
         for name, where in self.symbols():
             if name not in mass:
                 raise GrammarError(f"{name!r} in {where} heads no rule; every non-terminal needs at least one", name)
@@ -141,6 +138,19 @@ class WrittenGrammar:
         root = {_text(name): float(p) for name, p in saved["root"].items()}
         start = None if saved["start"] is None else _text(saved["start"])
         return cls(root, tuple(rules), start, bool(saved["is_proper"]), tuple(map(_text, saved.get("notes", ()))))
+
+
+def mass_by_head(productions: Iterable[Production]) -> dict[str, float]:
+    """What the rules of every symbol sum to."""
+    mass: dict[str, float] = defaultdict(float)
+    for production in productions:
+        mass[production.head] += production.prob
+    return dict(mass)
+
+
+def _normalised(rules: Sequence[Production]) -> list[Production]:
+    mass = mass_by_head(rules)
+    return [rule._replace(prob=float(rule.prob / mass[rule.head])) for rule in rules if mass[rule.head] > 0]
 
 
 def _text(value: object) -> str:
@@ -194,10 +204,7 @@ def _without_empty_rules(written: WrittenGrammar) -> WrittenGrammar:
             if items and not any(x in nothing for x in items if not isinstance(x, Word)):
                 rules.append(Production(rule.head, items, float(p)))
     if written.is_proper:  # what rounding left over, where a symbol is almost never anything
-        mass: dict[str, float] = defaultdict(float)
-        for rule in rules:
-            mass[rule.head] += rule.prob
-        rules = [rule._replace(prob=rule.prob / mass[rule.head]) for rule in rules if mass[rule.head] > 0]
+        rules = _normalised(rules)
     root = {name: float(p * (1.0 - empty[index[name]]) / rest) for name, p in written.root.items()
             if name not in nothing}
     n_empty = sum(not rule.items for rule in written.productions)
@@ -205,3 +212,56 @@ def _without_empty_rules(written: WrittenGrammar) -> WrittenGrammar:
             + (f" but the empty one, which had {1 - rest:.6g}: the rest is divided by {rest:.6g}" if rest < 1 else "")
             + "; trees have no nodes over nothing")
     return replace(written, root=root, productions=_added(rules), notes=(*written.notes, note))
+
+
+# ---- sums over all trees of a symbol ---------------------------------------------------------------------------------
+
+
+class NoSolutionError(Exception):
+    """The sums of the symbols with these numbers grow without end."""
+
+    def __init__(self, symbols: np.ndarray) -> None:
+        super().__init__(f"symbols {symbols}")
+        self.symbols: list[int] = symbols.tolist()
+
+
+def least_solution(n_symbols: int, terms: Sequence[tuple[int, tuple[int, ...], float]]) -> np.ndarray:
+    """(n_symbols,) the least z >= 0 with z[a] = the sum over terms (a, factors, weight) of weight * product z[factors].
+
+    Newton's method from 0 rises to the least solution where there is one (Etessami and Yannakakis 2009).  A
+    NoSolutionError names symbols whose sum is infinite.
+    """
+    ends = np.zeros(n_symbols, bool)  # of the others every tree is endless: their sum is 0
+    while True:
+        more = {a for a, factors, weight in terms if weight > 0 and not ends[a] and all(ends[b] for b in factors)}
+        if not more:
+            break
+        ends[list(more)] = True
+    used = [(a, factors, weight) for a, factors, weight in terms if weight > 0 and all(ends[b] for b in factors)]
+    z, identity = np.zeros(n_symbols), np.eye(n_symbols)
+    for _ in range(ITERATIONS):
+        value, slope = _value_and_slope(z, used)
+        try:
+            step = np.linalg.solve(identity - slope, value - z)
+        except np.linalg.LinAlgError:
+            raise NoSolutionError(np.flatnonzero(np.diag(slope) >= 1)) from None
+        grown = z + step
+        if not np.isfinite(grown).all() or (step < -1e-9 * (1 + z)).any():
+            raise NoSolutionError(np.flatnonzero(~np.isfinite(grown) | (step < 0)))
+        # Near a critical solution steps stay small long before they vanish: what counts is that f leaves it alone.
+        if (np.abs(step) <= CLOSE * (1 + z)).all() or \
+                ((np.abs(value - z) <= 1e-15 * (1 + z)).all() and z.any()):
+            return np.where(ends, grown, 0.0)
+        z = np.maximum(grown, z)
+    raise NoSolutionError(np.flatnonzero(np.abs(step) > CLOSE * (1 + z)))
+
+
+def _value_and_slope(z: np.ndarray, terms: Sequence[tuple[int, tuple[int, ...], float]]
+                     ) -> tuple[np.ndarray, np.ndarray]:
+    value, slope = np.zeros(len(z)), np.zeros((len(z), len(z)))
+    for a, factors, weight in terms:
+        values = z[list(factors)]
+        value[a] += weight * values.prod()
+        for n, b in enumerate(factors):
+            slope[a, b] += weight * np.delete(values, n).prod()
+    return value, slope

@@ -9,12 +9,13 @@ from __future__ import annotations
 import hashlib
 import inspect
 import itertools
+import json
 from collections.abc import Callable
 from functools import partial
+from importlib import resources
 from typing import Any, NamedTuple
 
 from pcfg_artifact.errors import GrammarError
-from pcfg_artifact.grammar.cfg3 import RULES, cfg3
 from pcfg_artifact.grammar.learning import learn_pcfg
 from pcfg_artifact.grammar.normal_form import normal_form
 from pcfg_artifact.grammar.pcfg import PCFG
@@ -25,6 +26,12 @@ from pcfg_artifact.treebank.reading import EMBEDDED, read_treebank
 from pcfg_artifact.treebank.splits import split
 
 PREFIX = "zoo:"
+# The rules of the cfg3 grammars, by letter.  A line is a level of symbols, from the root down; below the last level
+# stand the words 1, 2, 3, ...  Symbols are parted by `|`, the rules of a symbol by blanks, and a rule lists its
+# children as indices into the next level, from 0, with points between them where one has two digits.
+CFG3_RULES: dict[str, list[str]] = json.loads((resources.files(__package__) / "cfg3_rules.json").read_text())
+CFG3_WORDS = {"e1": 9, "e2": 4}  # all others have 3
+CFG3_RESERVED = 3  # numbers between the words and the symbols, which the authors keep for marks
 
 
 class GrammarKind(NamedTuple):
@@ -91,6 +98,30 @@ def _least(what: str, **values: int) -> None:
     for name, value in values.items():
         if value < 1:
             raise GrammarError(f"{name} of zoo:{what} is {value}, expected 1 or more")
+
+
+def cfg3(name: str) -> WrittenGrammar:
+    """One of the grammars of Allen-Zhu and Li, by its letter; all rules of a symbol are equally probable.
+
+    Symbols are numbered from below, words first and then from the number of words + 4, as the authors do.
+    """
+    levels = [[[_children(rule) for rule in symbol.split()] for symbol in line.split("|")]
+              for line in CFG3_RULES[name]]
+    first, number = CFG3_WORDS.get(name, 3) + CFG3_RESERVED + 1, {}
+    for depth in reversed(range(len(levels))):
+        number[depth] = first
+        first += len(levels[depth])
+    productions = []
+    for depth, symbols in enumerate(levels):
+        for place, rules in enumerate(symbols):
+            for children in rules:
+                items = tuple(str(number[depth + 1] + c) if depth + 1 in number else Word(str(c + 1)) for c in children)
+                productions.append(Production(str(number[depth] + place), items, 1 / len(rules)))
+    return WrittenGrammar.of({str(number[0]): 1.0}, productions)
+
+
+def _children(rule: str) -> list[int]:
+    return [int(place) for place in (rule.split(".") if "." in rule else rule)]
 
 
 def random_hierarchy(depth: int = 3, shortest: int = 2, longest: int = 2, symbols: int = 8, rules: int = 4,
@@ -209,7 +240,7 @@ _CANON = "Allen-Zhu, Physics of Language Models: Part 4.1"
 _HIERARCHY = "Cagnetta, Petrini, Tomasini, Favero and Wyart, Random Hierarchy Model (Physical Review X, 2024)"
 KINDS: dict[str, GrammarKind] = {
     **{f"cfg3{name}": GrammarKind(partial(cfg3, name), "levels of symbols with uniform rules of 2 or 3 items",
-                           _CANON if name in "jk" else _PHYSICS) for name in RULES},
+                           _CANON if name in "jk" else _PHYSICS) for name in CFG3_RULES},
     "rhm": GrammarKind(random_hierarchy, "random hierarchy with synonymic rules and one fixed tree", _HIERARCHY),
     "rhm-varying": GrammarKind(partial(random_hierarchy, longest=3), "random hierarchy whose rules have 2 or 3 items",
                         f"{_HIERARCHY}, with varying trees"),

@@ -19,6 +19,7 @@ from numba import njit
 
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
+from pcfg_artifact.parsing.charts import log_of
 from pcfg_artifact.parsing.constraints import Constraints, Forbidden, all_forbidden, each_forbidden
 from pcfg_artifact.parsing.cpu import typed_cells
 from pcfg_artifact.parsing.cpu_kernels import logspace
@@ -27,7 +28,6 @@ from pcfg_artifact.parsing.cpu_kernels.semiring import BEST
 from pcfg_artifact.parsing.decoding import check_memory
 from pcfg_artifact.parsing.forest import Forest, cell_rows, forest, log_choice, splits
 from pcfg_artifact.parsing.leaves import Sentence, emissions, word_ids
-from pcfg_artifact.parsing.reference import log_of
 from pcfg_artifact.treebank.tree import Tree
 
 NO_NODE, NOT_OPEN = -1, -1

@@ -42,14 +42,19 @@ def labelled_recall(chart: SpanChart, constraints: Constraints | None = None) ->
 
 def best_binary_tree(scores: np.ndarray) -> list[Span]:
     """Spans, parents first, of the binary tree with the largest sum of scores[i, j]; ties take the first split."""
-    split = _best_splits(np.ascontiguousarray(scores, np.float64))
+    splits = _best_splits(np.ascontiguousarray(scores, np.float64))
+    return _split_tree(len(scores) - 1, lambda i, j: int(splits[i, j]))
+
+
+def _split_tree(length: int, split: Callable[[int, int], int]) -> list[Span]:
+    """Spans, parents first, of the binary tree whose spans are split so."""
     spans: list[Span] = []
-    todo = [(0, len(scores) - 1)] if len(scores) > 1 else []
+    todo = [(0, length)] if length > 0 else []
     while todo:
         i, j = todo.pop()
         spans.append((i, j))
         if j - i > 1:
-            k = int(split[i, j])
+            k = split(i, j)
             todo += [(k, j), (i, k)]
     return spans
 
@@ -72,6 +77,36 @@ def _best_splits(scores: np.ndarray) -> np.ndarray:
     return split
 
 
+# ---- trees that know nothing but the length of the sentence ----------------------------------------------------------
+
+
+def right_branching(length: int) -> list[Span]:
+    return _split_tree(length, lambda i, j: i + 1)
+
+
+def left_branching(length: int) -> list[Span]:
+    return _split_tree(length, lambda i, j: j - 1)
+
+
+def balanced(length: int) -> list[Span]:
+    """Every span is halved; of an odd number of words the left half has one more."""
+    return _split_tree(length, lambda i, j: (i + j + 1) // 2)
+
+
+def random_branching(length: int, rng: np.random.Generator) -> list[Span]:
+    """Every span is split at a random fencepost."""
+    return _split_tree(length, lambda i, j: int(rng.integers(i + 1, j)))
+
+
+# Every trivial parser by name, in the order of tables; those that draw nothing ignore the generator.
+BASELINES: dict[str, Callable[[int, np.random.Generator], list[Span]]] = {
+    "right": lambda length, rng: right_branching(length), "left": lambda length, rng: left_branching(length),
+    "balanced": lambda length, rng: balanced(length), "random": random_branching}
+
+
+# ---- the most probable tree ------------------------------------------------------------------------------------------
+
+
 def viterbi(grammar: PCFG, sentence: Sentence, options: EngineOptions = DEFAULT,
             constraints: Constraints | None = None) -> tuple[float, Tree | None]:
     """Log probability of the most probable tree and that tree, with grammar labels; (-inf, None) if there is none.
@@ -90,7 +125,8 @@ def viterbi_trees(grammar: PCFG, sentences: Sequence[Sentence], options: EngineO
     forbidden = all_forbidden(grammar, [len(words) for words in ids], constraints)
     found = engine_for(grammar, options).best_trees(leaves_of(grammar, ids), forbidden)
     for words, (log_prob, nodes) in zip(ids, found, strict=True):
-        yield log_prob, _tree_of_nodes(grammar, nodes, words) if len(nodes) else None
+        named = [(grammar.nonterminals[a], i, j) for a, i, j in nodes.tolist()]
+        yield log_prob, _tree_of_nodes(named, [grammar.words[w] for w in words]) if named else None
 
 
 def check_memory(length: int, n_interminals: int) -> None:
@@ -104,15 +140,11 @@ def check_memory(length: int, n_interminals: int) -> None:
                          f"sentences of more than about {fits:,} words, or use Labelled Recall (--decode recall)")
 
 
-def _tree_of_nodes(grammar: PCFG, nodes: np.ndarray, words: np.ndarray) -> Tree:
-    """The tree of (symbol, i, j) rows in preorder."""
+def _tree_of_nodes(nodes: Sequence[tuple[str, int, int]], words: Sequence[str]) -> Tree:
+    """The tree of (label, i, j) in preorder."""
     stack: list[Tree] = []
-    for symbol, i, j in nodes[::-1]:  # from the right, children are complete before their parent
-        if j - i == 1:
-            stack.append(Tree(grammar.nonterminals[symbol], word=grammar.words[words[i]]))
-        else:
-            left, right = stack.pop(), stack.pop()
-            stack.append(Tree(grammar.nonterminals[symbol], (left, right)))
+    for label, i, j in reversed(nodes):  # from the right, children are complete before their parent
+        stack.append(Tree(label, word=words[i]) if j - i == 1 else Tree(label, (stack.pop(), stack.pop())))
     return stack[0]
 
 
@@ -121,15 +153,8 @@ def _tree_of_nodes(grammar: PCFG, nodes: np.ndarray, words: np.ndarray) -> Tree:
 
 def labelled_tree(grammar: PCFG, chart: SpanChart, words: Sequence[str]) -> Tree | None:
     """The Labelled-Recall tree over `words`, each span with its most probable symbol; None for the empty sentence."""
-    stack: list[Tree] = []
-    for i, j in reversed(labelled_recall(chart)):  # from the right, children are complete before their parent
-        label = _best_label(grammar, chart, i, j)
-        if j - i == 1:
-            stack.append(Tree(label, word=words[i]))
-        else:
-            left, right = stack.pop(), stack.pop()
-            stack.append(Tree(label, (left, right)))
-    return stack[0] if stack else None
+    nodes = [(_best_label(grammar, chart, i, j), i, j) for i, j in labelled_recall(chart)]
+    return _tree_of_nodes(nodes, words) if nodes else None
 
 
 def _best_label(grammar: PCFG, chart: SpanChart, i: int, j: int) -> str:

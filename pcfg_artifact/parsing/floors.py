@@ -9,7 +9,7 @@ import numpy as np
 from pcfg_artifact.grammar.expectation import derivation_entropy, expected_length
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.grammar.sampling import sample_trees
-from pcfg_artifact.parsing.engine import DEFAULT, EngineOptions, each_chart
+from pcfg_artifact.parsing.engine import DEFAULT, EngineOptions, log_probabilities
 from pcfg_artifact.parsing.masking import masked_log_probs
 from pcfg_artifact.parsing.masks import NAMED_MASKS
 
@@ -38,7 +38,7 @@ def floors(grammar: PCFG, n: int, seed: int = 0, options: EngineOptions = DEFAUL
     roots = np.concatenate([grammar.binary[:, 0], grammar.lexical[:, 0]])
     sentences = [np.asarray(row, np.int64) for row in drawn.tokens.rows()]
     of_trees = np.array([log_rules[row].sum() + np.log(grammar.root[roots[row[0]]]) for row in drawn.rules.rows()])
-    of_sentences = np.array([chart.log_prob for chart in each_chart(grammar, sentences, options)])
+    of_sentences = np.array(list(log_probabilities(grammar, sentences, options)))
     open_part = np.maximum(of_sentences - of_trees, 0.0)
     open_part[open_part <= ONE_TREE * np.maximum(1.0, -of_trees)] = 0.0
     length, entropy = expected_length(grammar), derivation_entropy(grammar)

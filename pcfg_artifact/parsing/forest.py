@@ -1,25 +1,27 @@
-"""All trees of a sentence as a packed forest: an entry is split by a rule and a fencepost, whatever lies around it.
+"""All trees of a sentence as a packed forest, and what is uncertain about them: entropy, and spans that go together.
 
-A *choice* at an entry (A, i, j) is a rule A -> B C and a split k; its weight is P(A -> B C) times what is below the two
-children.  Three questions go from the root downwards through choices: draws and entropies here, the best trees in
-best_trees.py.
+An entry of a forest is split by a rule and a fencepost, whatever lies around it.  A *choice* at an entry (A, i, j) is a
+rule A -> B C and a split k; its weight is P(A -> B C) times what is below the two children.  Three questions go from
+the root downwards through choices: entropies here, draws in tree_draws.py, the best trees in best_trees.py.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit, uint64
+from numba import njit
 
+from pcfg_artifact.errors import UsageError
+from pcfg_artifact.grammar.expectation import derivation_entropy, entropy_terms
 from pcfg_artifact.grammar.pcfg import PCFG
-from pcfg_artifact.grammar.sampling import STEP, mix, uniform
 from pcfg_artifact.parsing.chart_index import cell_bounds, n_cells
-from pcfg_artifact.parsing.charts import Chart
-from pcfg_artifact.parsing.reference import log_of
-
-ANY_WORD = -1
+from pcfg_artifact.parsing.charts import Chart, entries_of, log_of
+from pcfg_artifact.parsing.engine import DEFAULT, EngineOptions, each_chart
+from pcfg_artifact.parsing.leaves import Sentence, word_ids
 
 
 class Forest(NamedTuple):
@@ -102,58 +104,93 @@ def choice_entropies(trees: Forest, starts: np.ndarray, stops: np.ndarray, symbo
     return found
 
 
-@njit(nogil=True)
-def draw_choice(trees, a, i, j, share):
-    """The choice at which the summed shares of the entry's weight come to `share`: its rule and split."""
-    total = trees.log_weight[trees.rows[i, j], a]
-    summed, chosen, split = 0.0, -1, -1
-    for rule in range(trees.first[a], trees.first[a + 1]):
-        low, high = splits(trees, rule, i, j)
-        for k in range(low, high):
-            value = log_choice(trees, rule, i, k, j)
-            if value > -np.inf:
-                summed += math.exp(value - total)
-                chosen, split = rule, k  # the last one takes what rounding leaves
-                if summed > share:
-                    return chosen, split
-    return chosen, split
+# ---- what is uncertain about the tree of a sentence ------------------------------------------------------------------
 
 
-@njit(nogil=True, cache=True)
-def draw_trees(trees: Forest, words: np.ndarray, lexical_first: np.ndarray, lexical_word: np.ndarray,
-               lexical_sum: np.ndarray, lengths: np.ndarray, symbols: np.ndarray, root_sum: np.ndarray, base: int,
-               first: int, rules: np.ndarray) -> np.ndarray:
-    """Fill rules (n, 2L-1) with the rules of n trees in preorder; returns the number of words of each.
+def tree_entropy(grammar: PCFG, given: Sentence | None = None, options: EngineOptions = DEFAULT) -> float:
+    """Entropy in nats of the grammar's trees, words included, or of the trees of one sentence given its words.
 
-    A tree covers the first lengths[r] words and has symbols[r] on top, with the probability that root_sum gives r.
-    words (L,): the word at each position, or ANY_WORD, which a pre-terminal chooses as it does without any context:
-    its lexical rules are lexical_first[p]:lexical_first[p + 1], with running sums of probability.
+    NaN for a sentence without probability.
     """
-    n_words = np.zeros(len(rules), np.int64)
-    stack = np.empty((rules.shape[1] + 1, 3), np.int64)
-    for s in range(len(rules)):
-        state = mix(base ^ mix(uint64(first + s) + STEP)) + STEP
-        top = min(np.searchsorted(root_sum, uniform(state) * root_sum[-1], side="right"), len(root_sum) - 1)
-        n_words[s] = lengths[top]
-        stack[0] = (symbols[top], 0, lengths[top])
-        height, filled = 1, 0
-        while height:
-            height -= 1
-            a, i, j = stack[height]
-            state += STEP
-            if a < trees.n_interminals:
-                rule, k = draw_choice(trees, a, i, j, uniform(state))
-                stack[height] = (trees.right[rule], k, j)
-                stack[height + 1] = (trees.left[rule], i, k)
-                height += 2
-            else:
-                low, high = lexical_first[a - trees.n_interminals], lexical_first[a - trees.n_interminals + 1]
-                if words[i] == ANY_WORD:
-                    share = uniform(state) * lexical_sum[high - 1]
-                    found = low + min(np.searchsorted(lexical_sum[low:high], share, side="right"), high - low - 1)
-                else:
-                    found = low + np.searchsorted(lexical_word[low:high], words[i])
-                rule = len(trees.left) + found
-            rules[s, filled] = rule
-            filled += 1
-    return n_words
+    if given is None:
+        return derivation_entropy(grammar)
+    return SpanEntropies.of(grammar, next(each_chart(grammar, [given], options))).total
+
+
+@dataclass(frozen=True, eq=False)
+class SpanEntropies:
+    """Entropy in nats of the tree of a sentence, as a sum of the uncertainty that each span adds.
+
+    root: of the symbol on top.  spans (L+1, L+1): of the rule and the split of the node over (i, j), given its symbol,
+    times the probability of that node.  By the chain rule they add up to the entropy of the labelled tree.
+    """
+
+    root: float
+    spans: np.ndarray
+
+    @property
+    def total(self) -> float:
+        return self.root + float(self.spans.sum())
+
+    @classmethod
+    def of(cls, grammar: PCFG, chart: Chart) -> SpanEntropies:
+        """From the chart of a sentence; NaN where it has no probability."""
+        if chart.log_prob == -np.inf:
+            return cls(np.nan, np.full((chart.length + 1,) * 2, np.nan))
+        starts, stops = chart.entry_bounds
+        used = np.flatnonzero(chart.entry_marginals)
+        at = starts[used], stops[used]
+        choices = choice_entropies(forest_of_chart(grammar, chart), *at, chart.symbols[used])
+        spans = np.zeros((chart.length + 1,) * 2)
+        np.add.at(spans, at, chart.entry_marginals[used] * choices)
+        top = np.minimum(chart.entry_marginals[entries_of(chart, 0, chart.length)], 1.0)
+        return cls(float(entropy_terms(top).sum()), spans)
+
+
+@dataclass(frozen=True, eq=False)
+class SpanPairs:
+    """joint (L+1, L+1, L+1, L+1): probability that (i, j) and (k, l) are both spans of the tree, given the sentence."""
+
+    joint: np.ndarray
+
+    @property
+    def spans(self) -> np.ndarray:
+        """(L+1, L+1) probability of each span."""
+        posts = np.arange(len(self.joint))
+        return self.joint[posts[:, None], posts, posts[:, None], posts]
+
+    @cached_property
+    def conditional(self) -> np.ndarray:
+        """[i, j, k, l]: probability of (k, l) given that (i, j) is a span; NaN where it never is."""
+        spans = self.spans[:, :, None, None]
+        return np.divide(self.joint, spans, out=np.full_like(self.joint, np.nan), where=spans > 0)
+
+
+def span_pairs(grammar: PCFG, sentence: Sentence, options: EngineOptions = DEFAULT) -> SpanPairs:
+    """Exact probabilities of all pairs of spans, whatever their labels.
+
+    One chart for every span that may be in the tree: of the trees that have it.  So L^2 / 2 charts at most, of which
+    each costs less than that of the sentence, because a span leaves no entry that crosses it; in all O(L^5) a rule.
+    For labels, `log_probabilities` with constraints gives the probability of any set of labelled spans.
+    """
+    ids = word_ids(grammar, sentence)
+    whole = next(each_chart(grammar, [ids], options))
+    if whole.log_prob == -np.inf:
+        raise UsageError("the grammar gives the sentence no probability, so that no span has one; give another "
+                         "sentence")
+    probability = _span_probability(whole)
+    joint = np.zeros((len(ids) + 1,) * 4)
+    possible = [(int(i), int(j)) for i, j in np.argwhere(probability) if 1 < j - i < len(ids)]
+    for i, j in [(0, len(ids)), *((t, t + 1) for t in range(len(ids)))]:
+        joint[i, j] = probability  # every tree has them
+    charts = each_chart(grammar, [ids] * len(possible), options, [{span: True} for span in possible])
+    for (i, j), chart in zip(possible, charts, strict=True):
+        joint[i, j] = probability[i, j] * _span_probability(chart)
+    return SpanPairs(joint)
+
+
+def _span_probability(chart: Chart) -> np.ndarray:
+    """(L+1, L+1) probability of every span, whatever its label."""
+    spans = np.zeros((chart.length + 1,) * 2)
+    np.add.at(spans, chart.entry_bounds, chart.entry_marginals)
+    return spans

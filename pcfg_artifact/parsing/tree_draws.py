@@ -7,22 +7,25 @@ lengths.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
-from numba import uint64
+from numba import njit, uint64
 
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar import sampling
 from pcfg_artifact.grammar.pcfg import PCFG
-from pcfg_artifact.grammar.sampling import SampledTrees, id_dtype
+from pcfg_artifact.grammar.sampling import STEP, SampledTrees, id_dtype, mix, uniform
+from pcfg_artifact.parsing.charts import log_of
 from pcfg_artifact.parsing.engine import each_chart
-from pcfg_artifact.parsing.forest import ANY_WORD, Forest, draw_trees, forest, forest_of_chart
+from pcfg_artifact.parsing.forest import Forest, forest, forest_of_chart, log_choice, splits
 from pcfg_artifact.parsing.leaves import Sentence, emissions, word_ids
-from pcfg_artifact.parsing.reference import log_of
 from pcfg_artifact.system.machine import available_memory
 from pcfg_artifact.system.ragged import Ragged
 from pcfg_artifact.system.random_streams import derive_seed
+
+ANY_WORD = -1
 
 
 def sample_trees(grammar: PCFG, n: int, seed: int = 0, max_length: int | None = None, *,
@@ -129,3 +132,63 @@ def log_length_probabilities(grammar: PCFG, longest: int) -> np.ndarray:
         if (peak := weight.max()) > 0:
             share[n], log_scale[n] = weight / peak, largest + np.log(peak)
     return log_of(share) + np.where(log_scale > -np.inf, log_scale, 0.0)[:, None]
+
+
+# ---- compiled --------------------------------------------------------------------------------------------------------
+
+
+@njit(nogil=True)
+def draw_choice(trees, a, i, j, share):
+    """The choice at which the summed shares of the entry's weight come to `share`: its rule and split."""
+    total = trees.log_weight[trees.rows[i, j], a]
+    summed, chosen, split = 0.0, -1, -1
+    for rule in range(trees.first[a], trees.first[a + 1]):
+        low, high = splits(trees, rule, i, j)
+        for k in range(low, high):
+            value = log_choice(trees, rule, i, k, j)
+            if value > -np.inf:
+                summed += math.exp(value - total)
+                chosen, split = rule, k  # the last one takes what rounding leaves
+                if summed > share:
+                    return chosen, split
+    return chosen, split
+
+
+@njit(nogil=True, cache=True)
+def draw_trees(trees: Forest, words: np.ndarray, lexical_first: np.ndarray, lexical_word: np.ndarray,
+               lexical_sum: np.ndarray, lengths: np.ndarray, symbols: np.ndarray, root_sum: np.ndarray, base: int,
+               first: int, rules: np.ndarray) -> np.ndarray:
+    """Fill rules (n, 2L-1) with the rules of n trees in preorder; returns the number of words of each.
+
+    A tree covers the first lengths[r] words and has symbols[r] on top, with the probability that root_sum gives r.
+    words (L,): the word at each position, or ANY_WORD, which a pre-terminal chooses as it does without any context:
+    its lexical rules are lexical_first[p]:lexical_first[p + 1], with running sums of probability.
+    """
+    n_words = np.zeros(len(rules), np.int64)
+    stack = np.empty((rules.shape[1] + 1, 3), np.int64)
+    for s in range(len(rules)):
+        state = mix(base ^ mix(uint64(first + s) + STEP)) + STEP
+        top = min(np.searchsorted(root_sum, uniform(state) * root_sum[-1], side="right"), len(root_sum) - 1)
+        n_words[s] = lengths[top]
+        stack[0] = (symbols[top], 0, lengths[top])
+        height, filled = 1, 0
+        while height:
+            height -= 1
+            a, i, j = stack[height]
+            state += STEP
+            if a < trees.n_interminals:
+                rule, k = draw_choice(trees, a, i, j, uniform(state))
+                stack[height] = (trees.right[rule], k, j)
+                stack[height + 1] = (trees.left[rule], i, k)
+                height += 2
+            else:
+                low, high = lexical_first[a - trees.n_interminals], lexical_first[a - trees.n_interminals + 1]
+                if words[i] == ANY_WORD:
+                    share = uniform(state) * lexical_sum[high - 1]
+                    found = low + min(np.searchsorted(lexical_sum[low:high], share, side="right"), high - low - 1)
+                else:
+                    found = low + np.searchsorted(lexical_word[low:high], words[i])
+                rule = len(trees.left) + found
+            rules[s, filled] = rule
+            filled += 1
+    return n_words

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.stats import linregress, rankdata
 
 from pcfg_artifact.metrics.schema import Metric
-from pcfg_artifact.parsing.baselines import BASELINES
+from pcfg_artifact.parsing.decoding import BASELINES
 from pcfg_artifact.parsing.scoring import span_f1
 from pcfg_artifact.probing.corpus import Corpus
 from pcfg_artifact.probing.settings import SAMPLED, SETTINGS, TREEBANK, WIDEST

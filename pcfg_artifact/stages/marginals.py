@@ -13,9 +13,8 @@ from pcfg_artifact.grammar.latent import LatentPCFG
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.grammar.spectral import learn_spectral
 from pcfg_artifact.metrics.schema import Metric
-from pcfg_artifact.parsing.baselines import BASELINES
 from pcfg_artifact.parsing.chart_index import cell_bounds
-from pcfg_artifact.parsing.decoding import Parse, parses
+from pcfg_artifact.parsing.decoding import BASELINES, Parse, parses
 from pcfg_artifact.parsing.engine import EngineOptions, sentences_left_to_cpu
 from pcfg_artifact.parsing.gpu.arithmetic import stage_options
 from pcfg_artifact.parsing.latent_engine import latent_parses

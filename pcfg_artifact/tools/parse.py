@@ -31,8 +31,7 @@ from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.parsing.decoding import AT_ONCE, labelled_tree
 from pcfg_artifact.parsing.engine import backends
 from pcfg_artifact.parsing.latent_engine import latent_parses
-from pcfg_artifact.parsing.punctuation import AUTO, RULES
-from pcfg_artifact.parsing.scoring import CONVENTIONS
+from pcfg_artifact.parsing.scoring import AUTO, CONVENTIONS, RULES
 from pcfg_artifact.tools import parse_scores
 from pcfg_artifact.tools.arguments import (
     add_grammar_argument,

@@ -15,12 +15,20 @@ import pandas as pd
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.latent import LatentPCFG
 from pcfg_artifact.grammar.pcfg import PCFG
-from pcfg_artifact.parsing.baselines import BASELINES
-from pcfg_artifact.parsing.decoding import Parse, Span, labelled_recall, parses
-from pcfg_artifact.parsing.labelled import EVALB, evalb_line, labelled_f1, treebank_tree
+from pcfg_artifact.parsing.decoding import BASELINES, Parse, Span, labelled_recall, parses
 from pcfg_artifact.parsing.latent_engine import LatentChart, latent_parses
-from pcfg_artifact.parsing.punctuation import PENN, RULES, choose_rule
-from pcfg_artifact.parsing.scoring import CONVENTIONS, gold_spans, span_f1
+from pcfg_artifact.parsing.scoring import (
+    CONVENTIONS,
+    EVALB,
+    PENN,
+    RULES,
+    choose_rule,
+    evalb_line,
+    gold_spans,
+    labelled_f1,
+    span_f1,
+    treebank_tree,
+)
 from pcfg_artifact.system import storage
 from pcfg_artifact.system.progress import progress
 from pcfg_artifact.system.random_streams import stream

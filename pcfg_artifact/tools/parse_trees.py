@@ -25,8 +25,8 @@ from pcfg_artifact.parsing.decoding import (
     with_retries,
 )
 from pcfg_artifact.parsing.engine import EngineOptions, each_chart
+from pcfg_artifact.parsing.forest import SpanEntropies
 from pcfg_artifact.parsing.gpu.arithmetic import stage_options
-from pcfg_artifact.parsing.tree_posterior import SpanEntropies
 from pcfg_artifact.system.machine import available_cores
 from pcfg_artifact.treebank.binarise import unbinarise
 from pcfg_artifact.treebank.tree import Tree

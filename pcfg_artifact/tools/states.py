@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pcfg_artifact.grammar.learning import learn_pcfg
-from pcfg_artifact.grammar.spectral import SMOOTHING, latent_pcfg, node_vectors
-from pcfg_artifact.grammar.spectral_features import collect_nodes
+from pcfg_artifact.grammar.spectral import SMOOTHING, collect_nodes, latent_pcfg, node_vectors
 from pcfg_artifact.judge.drawing import MARKERS, SERIES, Drawing, colour, finish, new_figure, styled
 from pcfg_artifact.metrics.schema import Metric, to_csv
 from pcfg_artifact.parsing.decoding import Span, parse_of, with_retries

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from pcfg_artifact.errors import GrammarError, UsageError
-from pcfg_artifact.grammar.cfg3 import cfg3
 from pcfg_artifact.grammar.expectation import derivation_entropy
 from pcfg_artifact.grammar.sampling import sample_trees
 from pcfg_artifact.grammar.sources import read_grammar
 from pcfg_artifact.grammar.written import Word
-from pcfg_artifact.grammar.zoo_grammars import KINDS, frozen_hash, random_hierarchy, zoo
+from pcfg_artifact.grammar.zoo_grammars import KINDS, cfg3, frozen_hash, random_hierarchy, zoo
 from pcfg_artifact.parsing.floors import floors
 from pcfg_artifact.parsing.masking import masked_word_distribution
 from pcfg_artifact.parsing.prefix.left_to_right import next_words
@@ -169,6 +168,35 @@ def test_next_words_of_arithmetic_have_their_closed_form():
                 expected |= {"*": times, "+": (1 - times) * plus,
                              ")" if depth else "end": (1 - times) * (1 - plus)}
             assert np.abs(found[t] - list(expected.values())).max() <= CLOSE
+
+
+def test_next_words_of_ambiguous_arithmetic_have_their_closed_form():
+    """Trees without precedence: n operands between brackets have Catalan(n - 1) trees, each q^(n - 1) (1 - q)^n."""
+    plus, times, nested, digits = 0.2, 0.15, 0.15, 2
+    q, n_ambiguous = plus + times, 0
+    exactly = [math.comb(2 * n - 2, n - 1) / n * q ** (n - 1) * (1 - q) ** n for n in range(1, 40)]
+    goes_on = [1 - p / (1 - sum(exactly[:n])) for n, p in enumerate(exactly[:20])]  # after n + 1 operands
+    grammar = zoo("arithmetic-ambiguous")
+    for tree in sample_trees(grammar, 60, seed=2):
+        words = tree.words()[:20]
+        found, n_operands = next_words(grammar, grammar.encode(words)).next_word, [0]  # in every open bracket
+        for t, word in enumerate([None, *words]):
+            if word == "(":
+                n_operands.append(0)
+            elif word == ")":
+                n_operands.pop()
+            if word is not None and word in "01)":
+                n_operands[-1] += 1
+            expected = dict.fromkeys([*grammar.words, "end"], 0.0)
+            if word is None or word in "(+*":
+                digit = (1 - q - nested) / digits / (1 - q)
+                expected |= {"(": nested / (1 - q), "0": digit, "1": digit}
+            else:
+                more = goes_on[n_operands[-1] - 1]
+                expected |= {"+": more * plus / q, "*": more * times / q, ")" if n_operands[1:] else "end": 1 - more}
+                n_ambiguous += n_operands[-1] > 2
+            assert np.abs(found[t] - list(expected.values())).max() <= CLOSE
+    assert n_ambiguous > 20
 
 
 def test_the_second_half_of_a_marked_palindrome_is_certain():

@@ -5,8 +5,17 @@ import pytest
 
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.grammar.sampling import sample_trees
-from pcfg_artifact.parsing.baselines import balanced, left_branching, random_branching, right_branching
-from pcfg_artifact.parsing.decoding import best_binary_tree, labelled_recall, labelled_tree, parses, viterbi
+from pcfg_artifact.parsing.decoding import (
+    balanced,
+    best_binary_tree,
+    labelled_recall,
+    labelled_tree,
+    left_branching,
+    parses,
+    random_branching,
+    right_branching,
+    viterbi,
+)
 from pcfg_artifact.parsing.engine import inside_outside
 
 

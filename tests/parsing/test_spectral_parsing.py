@@ -60,7 +60,9 @@ def derivations(grammar: LatentPCFG, words: list[str]):
             for k in range(i + 1, j):
                 for left, left_entries in below(b, i, k):
                     for right, right_entries in below(c, k, j):
-                        value = np.einsum("xyz,y,z->x", grammar.tensor(r), left, right)
+                        tensor = grammar.tensors[grammar.offsets[r]:grammar.offsets[r + 1]].reshape(
+                            grammar.n_states[pcfg.binary[r]])
+                        value = np.einsum("xyz,y,z->x", tensor, left, right)
                         yield value, [(a, i, j), *left_entries, *right_entries]
 
     for a in range(pcfg.n_nonterminals):

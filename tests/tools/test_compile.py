@@ -12,15 +12,19 @@ from pcfg_artifact.tools.compile import ROUTINES
 # Compiled with the functions that call them, and not asked for where those are there already.
 INNER = {
     "approximation.merging": {"entropy_term", "move"},
-    "grammar.sampling": {"_mix", "_uniform"},
+    "grammar.sampling": {"mix", "uniform"},
     "parsing.cpu_kernels.inside": {"inside"},
     "parsing.cpu_kernels.outside": {"outside"},
 }
 # Compiled when somebody asks for them: no stage of smoke does.
 ON_DEMAND = {
+    "parsing.best_trees": {"best_derivations"},
     "parsing.cpu_kernels.sentence_chart": {"log_prob"},
     "parsing.cpu_kernels.logspace": {"inside", "outside", "best_nodes"},
-    "parsing.prefix.left_corners": {"solve_columns"},
+    "parsing.forest": {"choice_entropies"},
+    "parsing.prefix.infix": {"_fill"},
+    "parsing.prefix.prefix_grammar": {"solve_columns"},
+    "parsing.tree_draws": {"draw_trees"},
     "parsing.latent_engine": {"inside", "outside"},
 }
 CALL_ALL = """

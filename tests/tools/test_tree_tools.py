@@ -10,7 +10,7 @@ from pcfg_artifact.cli import main
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.grammar.rulefile import from_text
 from pcfg_artifact.parsing.best_trees import kbest
-from pcfg_artifact.parsing.tree_posterior import tree_entropy
+from pcfg_artifact.parsing.forest import tree_entropy
 
 NUMBERS = """
 ROOT -> 10 1.0

@@ -20,8 +20,14 @@ from scipy.sparse import csr_matrix
 from pcfg_artifact.errors import GrammarError
 from pcfg_artifact.grammar.expectation import spectral_radius
 from pcfg_artifact.grammar.pcfg import PCFG
-from pcfg_artifact.parsing.prefix.left_corners import solve, solve_transposed
-from pcfg_artifact.parsing.prefix.prefix_grammar import Closure, Tables, closure_of, prefix_grammar
+from pcfg_artifact.parsing.prefix.prefix_grammar import (
+    Closure,
+    Tables,
+    closure_of,
+    prefix_grammar,
+    solve,
+    solve_transposed,
+)
 
 
 class InfixTables(NamedTuple):

@@ -23,7 +23,6 @@ from pcfg_artifact.parsing.charts import log_of
 from pcfg_artifact.parsing.cpu_kernels import semiring
 from pcfg_artifact.parsing.leaves import Sentence, word_ids
 from pcfg_artifact.parsing.prefix import prefix_kernels as kernels
-from pcfg_artifact.parsing.prefix import prefix_posteriors
 from pcfg_artifact.parsing.prefix.prefix_grammar import PrefixGrammar, prefix_grammar
 from pcfg_artifact.system.machine import available_memory
 
@@ -165,7 +164,7 @@ class Prefix:
         """Expected number of constituents of two words or more that begin with the last word read; 0 before any."""
         if not self.is_possible or not self.length:
             return 0.0
-        return float(prefix_posteriors.n_begun(self._tables, self._state, self.length - 1, self.ids[-1], self._log))
+        return float(kernels.n_begun(self._tables, self._state, self.length - 1, self.ids[-1], self._log))
 
     def posteriors(self, t: int | None = None, has_ended: bool = False) -> SpanPosteriors:
         """Posterior of every node inside words 1 .. t, given these (default: all words read), and the end if has_ended.
@@ -179,7 +178,7 @@ class Prefix:
         if t == 0 or (self.impossible_at is not None and self.impossible_at < t):
             empty = np.zeros(0, np.int64)
             return SpanPosteriors(t, n, empty, empty, empty, np.zeros(0))
-        probability = prefix_posteriors.posteriors(self._tables, self._state, t, has_ended, self._log)
+        probability = kernels.posteriors(self._tables, self._state, t, has_ended, self._log)
         ends = np.repeat(np.arange(1, t + 1), np.arange(1, t + 1))
         starts = ends - 1 - (np.arange(len(ends)) - ends * (ends - 1) // 2)  # cells run by j, then by falling i
         counts = np.diff(self._state.offsets[:len(ends) + 1])

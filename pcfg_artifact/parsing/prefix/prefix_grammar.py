@@ -17,15 +17,16 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from scipy.sparse import csc_matrix, csr_matrix, identity
-from scipy.sparse.csgraph import connected_components
+from numba import njit
+from scipy.sparse import csc_matrix, csr_matrix, identity, tril, triu
 from scipy.sparse.linalg import splu
 
 from pcfg_artifact.errors import GrammarError
-from pcfg_artifact.grammar.expectation import spectral_radius
+from pcfg_artifact.grammar.expectation import component_radii, spectral_radius
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.grammar.sampling import shortest_yield
 from pcfg_artifact.parsing.cpu_kernels.rule_index import INDEX
+from pcfg_artifact.parsing.cpu_kernels.semiring import plus, times, zero
 
 PROPER = 1e-13  # rules that sum to 1 within this are proper: the rounding of about a thousand additions
 CRITICAL = 1e-9  # above 1: a spectral radius of 1 may be computed as slightly more
@@ -92,8 +93,6 @@ class PrefixGrammar:
     @cached_property
     def log_tables(self) -> Tables:
         """The same with logarithms in place of probabilities."""
-        from pcfg_artifact.parsing.prefix.left_corners import solve_columns
-
         n_interminals = self.pcfg.n_interminals
         closure = solve_columns(self.tables.closure, np.eye(n_interminals))
         with np.errstate(divide="ignore"):
@@ -126,26 +125,17 @@ def prefix_grammar(pcfg: PCFG) -> PrefixGrammar:
 # ---- does it exist ---------------------------------------------------------------------------------------------------
 
 
-def left_corner_matrix(pcfg: PCFG) -> csr_matrix:
-    """(I, N) P_L(A, B) = sum over C of P(A -> B C)."""
-    return _left_corners(pcfg.binary, pcfg.binary_prob, pcfg.n_interminals, pcfg.n_nonterminals)
-
-
-def _left_corners(binary: np.ndarray, prob: np.ndarray, n_interminals: int, n_nonterminals: int) -> csr_matrix:
-    matrix = csr_matrix((prob, (binary[:, 0], binary[:, 1])), shape=(n_interminals, n_nonterminals))
+def left_corner_matrix(pcfg: PCFG, binary: np.ndarray, prob: np.ndarray) -> csr_matrix:
+    """(I, N) P_L(A, B) = sum over C of P(A -> B C), of these rules."""
+    matrix = csr_matrix((prob, (binary[:, 0], binary[:, 1])), shape=(pcfg.n_interminals, pcfg.n_nonterminals))
     matrix.eliminate_zeros()
     return matrix
 
 
 def check_left_corners(pcfg: PCFG) -> None:
     """Refuse a grammar whose P_L has a spectral radius of 1 or more, by name of the symbols that cause it."""
-    n = pcfg.n_interminals
-    matrix = left_corner_matrix(pcfg)[:, :n]
-    n_components, component = connected_components(matrix, connection="strong")
-    # Block-triangular over the components: the largest eigenvalue is that of one of them.
-    for c in range(n_components):
-        members = np.flatnonzero(component == c)
-        radius = float(np.abs(np.linalg.eigvals(matrix[members][:, members].toarray())).max())
+    matrix = left_corner_matrix(pcfg, pcfg.binary, pcfg.binary_prob)[:, :pcfg.n_interminals]
+    for radius, members in component_radii(matrix):
         if not radius < 1.0 - PROPER:
             names = ", ".join(pcfg.interminals[a] for a in members[:5]) + (", .." if len(members) > 5 else "")
             raise GrammarError(
@@ -201,7 +191,7 @@ def _tables(pcfg: PCFG, ends: np.ndarray, total: float) -> Tables:
     order = np.lexsort((parent, pair_of_rule.reshape(-1)))
     by_right = np.argsort(pairs[:, 1], kind="stable")
     symbols = np.arange(n + 1)
-    corners = _left_corners(np.stack([parent, left], axis=1), prob, n_interminals, n)
+    corners = left_corner_matrix(pcfg, np.stack([parent, left], axis=1), prob)
     (head, word), emitted = pcfg.lexical.T, head_prob > 0
     emissions = csr_matrix((head_prob[emitted], (word[emitted], head[emitted])), shape=(pcfg.n_words, n))
     words = emissions.T.tocsr()[n_interminals:]
@@ -225,15 +215,99 @@ def closure_of(corners: csr_matrix) -> Closure:
         return Closure(index, index, first, index, none, first, index, none, none)
     factors = splu((identity(n, format="csc") - corners).tocsc(), permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0,
                    options={"SymmetricMode": True})
-    lower, upper = factors.L.tocsc(), factors.U.tocsc()
-    diagonal = upper.diagonal().copy()
-    lower, upper = _without_diagonal(lower), _without_diagonal(upper)
+    diagonal = factors.U.diagonal()
+    lower, upper = tril(factors.L, -1, format="csc"), triu(factors.U, 1, format="csc")
     return Closure(factors.perm_r.astype(np.int64), factors.perm_c.astype(np.int64),
                    lower.indptr.astype(np.int64), lower.indices.astype(np.int64), lower.data,
                    upper.indptr.astype(np.int64), upper.indices.astype(np.int64), upper.data, diagonal)
 
 
-def _without_diagonal(matrix: csc_matrix) -> csc_matrix:
-    coo = matrix.tocoo()
-    beside = coo.row != coo.col
-    return csc_matrix((coo.data[beside], (coo.row[beside], coo.col[beside])), shape=matrix.shape)
+# ---- sums over chains of left children, R = (1 - P_L)^-1: compiled kernels -------------------------------------------
+
+
+@njit(nogil=True)
+def solve(closure, vector):
+    """R v, by the sparse factors."""
+    n = len(vector)
+    y = np.empty(n)
+    for a in range(n):
+        y[closure.row_rank[a]] = vector[a]
+    for j in range(n):
+        if y[j] != 0.0:
+            for e in range(closure.lower_first[j], closure.lower_first[j + 1]):
+                y[closure.lower_row[e]] -= closure.lower[e] * y[j]
+    for j in range(n - 1, -1, -1):
+        if y[j] != 0.0:
+            y[j] /= closure.diagonal[j]
+            for e in range(closure.upper_first[j], closure.upper_first[j + 1]):
+                y[closure.upper_row[e]] -= closure.upper[e] * y[j]
+    found = np.empty(n)
+    for a in range(n):
+        found[a] = y[closure.column_rank[a]]
+    return found
+
+
+@njit(nogil=True)
+def solve_transposed(closure, vector):
+    """v R, by the sparse factors."""
+    n = len(vector)
+    y = np.empty(n)
+    for a in range(n):
+        y[closure.column_rank[a]] = vector[a]
+    for j in range(n):
+        total = y[j]
+        for e in range(closure.upper_first[j], closure.upper_first[j + 1]):
+            total -= closure.upper[e] * y[closure.upper_row[e]]
+        y[j] = total / closure.diagonal[j]
+    for j in range(n - 1, -1, -1):
+        total = y[j]
+        for e in range(closure.lower_first[j], closure.lower_first[j + 1]):
+            total -= closure.lower[e] * y[closure.lower_row[e]]
+        y[j] = total
+    found = np.empty(n)
+    for a in range(n):
+        found[a] = y[closure.row_rank[a]]
+    return found
+
+
+@njit(nogil=True, cache=True)
+def solve_columns(closure: Closure, columns: np.ndarray) -> np.ndarray:
+    """R times a matrix (I, n)."""
+    found = np.empty_like(columns)
+    for c in range(columns.shape[1]):
+        found[:, c] = solve(closure, columns[:, c].copy())
+    return found
+
+
+@njit(nogil=True)
+def begun_by(closure, log_closure, vector, space):
+    """(I,) v R: what begins where the symbols of v begin."""
+    if space is None:
+        return solve_transposed(closure, vector)
+    found = np.full(len(vector), -np.inf)
+    for a in range(len(vector)):
+        if vector[a] != -np.inf:
+            for b in range(len(vector)):
+                found[b] = plus(found[b], vector[a] + log_closure[a, b], space)
+    return found
+
+
+@njit(nogil=True)
+def begun_with(closure, log_closure, vector, space):
+    """(I,) R v: the value of a symbol from those of the symbols that it may begin with."""
+    if space is None:
+        return solve(closure, vector)
+    found = np.full(len(vector), -np.inf)
+    for a in range(len(vector)):
+        for b in range(len(vector)):
+            found[a] = plus(found[a], log_closure[a, b] + vector[b], space)
+    return found
+
+
+@njit(nogil=True)
+def add_left_children(corner_first, corner, corner_prob, vector, total, space):
+    """total(B) += sum over A of v(A) P_L(A, B)"""
+    for a in range(len(vector)):
+        if vector[a] != zero(space):
+            for e in range(corner_first[a], corner_first[a + 1]):
+                total[corner[e]] = plus(total[corner[e]], times(vector[a], corner_prob[e], space), space)

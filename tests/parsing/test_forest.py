@@ -8,8 +8,8 @@ import pytest
 from pcfg_artifact.errors import GrammarError, UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.parsing.engine import inside_outside, log_probabilities
+from pcfg_artifact.parsing.forest import SpanEntropies, span_pairs, tree_entropy
 from pcfg_artifact.parsing.leaves import sentence_leaves
-from pcfg_artifact.parsing.tree_posterior import SpanEntropies, span_pairs, tree_entropy
 
 TIGHT = 1e-10
 SEEDS = range(12)
