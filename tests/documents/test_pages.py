@@ -1,8 +1,8 @@
-"""README and guides: console and Python blocks print what the page shows; the examples of --help run.
+"""README and guides: console and Python blocks print what is shown; the examples of --help run.
 
 In what a page shows, a line `...` stands for any lines, and a line that ends in `...` is cut off.  Of a run of the
-pipeline the plan alone is made.  What depends on trained models is compared but for its numbers: here a model with random
-weights stands in for those of `runs/smoke`.
+pipeline the plan alone is made.  What depends on trained models is compared but for its numbers: here a model with
+random weights stands in for those of `runs/smoke`.
 
     PCFG_ARTIFACT_WRITE_PAGES=runs/smoke ./run_all.sh test tests/documents/test_pages.py
 
