@@ -1,4 +1,4 @@
-"""What a run keeps on disk (docs/FORMATS.md): ragged arrays, stage folders and manifests."""
+"""What a run keeps on disk (docs/reference/formats.md): ragged arrays, stage folders and manifests."""
 
 from __future__ import annotations
 

@@ -30,7 +30,8 @@ from pcfg_artifact.probing.linear_probe import LinearProbe
 from pcfg_artifact.tools.arguments import add_grammar_argument, load_grammar, refuse_counts
 from pcfg_artifact.tools.sentences import add_text_arguments, masked_positions, one_sentence
 
-EXAMPLE = 'run_all.sh intervene --model DIR --grammar DIR "the [MASK] of the report was approved" --span 0:2'
+EXAMPLE = ('run_all.sh intervene --model runs/smoke/pretrain/models/A4L3 --grammar runs/smoke/grammar/vm --span 3:7 '
+           '"the company sells banks in the [MASK] ."')
 CASES = ("as it is", "constituent", "no constituent")
 
 

@@ -1,5 +1,6 @@
 """The documents name files that exist, and the map shows every room."""
 
+import json
 import re
 from pathlib import Path
 
@@ -35,5 +36,7 @@ def test_links_between_pages_lead_somewhere(page):
 def test_citation_and_changes_name_the_version_of_the_package():
     version = pcfg_artifact.__version__
     assert f"\nversion: {version}\n" in (REPOSITORY / "CITATION.cff").read_text(encoding="utf-8")
+    for name in (".zenodo.json", "codemeta.json"):
+        assert json.loads((REPOSITORY / name).read_text(encoding="utf-8"))["version"] == version
     released = re.findall(r"^## (\d\S*)", (REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert released[0] == version
