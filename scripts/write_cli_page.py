@@ -9,12 +9,12 @@ PAGE = Path(__file__).parents[1] / "docs" / "reference" / "cli.md"
 TOP = """\
 # Command line
 
-Written by `scripts/write_cli_page.py` from what `--help` says. After `pip install .`, `pcfg-artifact` stands for `./run_all.sh`.
-Exit codes: 0 done, or the run agrees with the recorded ones; 1 a verdict or a stage failed; 2 refused, with one message that says why;
-128 + n ended by signal n.
+Written by `scripts/write_cli_page.py` from what `--help` says. After `pip install .`, `pcfg-artifact` stands for
+`./run_all.sh`. Exit codes: 0 done, or the run agrees with the recorded ones; 1 a verdict or a stage failed; 2 refused,
+with one message that says why; 128 + n ended by signal n.
 
-Tools that take text take it alike: a sentence in the command, a text file with one sentence a line, a folder that `save_to_disk` of
-the library datasets wrote, or `-` for standard input. `--json` prints one line of JSON a sentence.
+Tools that take text take it alike: a sentence in the command, a text file with one sentence a line, a folder that
+`save_to_disk` of the library datasets wrote, or `-` for standard input. `--json` prints one line of JSON a sentence.
 
 | command | what it does |
 |---|---|

@@ -33,7 +33,7 @@ LIGHT = [
     "parse --grammar my_grammar --treebank embedded --limit 3 --labelled",
     "mask --grammar my_grammar MASKED", "next --grammar my_grammar SENTENCE", "surprisal --grammar my_grammar SENTENCE",
     "compile", "doctor", "compare --help", "record --help"]
-WORDS = {"SENTENCE": "the company sells", "MASKED": "the [MASK] sells ."}
+WORDS = {"SENTENCE": "the company sells .", "MASKED": "the [MASK] sells ."}
 NEEDING = {"construct": ("torch", "models"), "probe": ("torch", "models"), "intervene": ("torch", "models"),
            "states": ("matplotlib", "report")}
 
