@@ -27,8 +27,14 @@ from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.parsing.engine import inside_outside
 from pcfg_artifact.system import storage
 from pcfg_artifact.system.machine import single_thread
-from pcfg_artifact.tools.arguments import add_grammar_argument, load_grammar, named_path, refuse_unusable_folder
-from pcfg_artifact.tools.sentences import add_text_arguments, read_sentences
+from pcfg_artifact.tools.arguments import (
+    add_grammar_argument,
+    add_text_arguments,
+    load_grammar,
+    named_path,
+    read_sentences,
+    refuse_unusable_folder,
+)
 from pcfg_artifact.treebank.tree import bracketed
 
 EXAMPLE = 'run_all.sh construct --grammar my_grammar "the cell divides ." --show-layer 2'

@@ -300,9 +300,9 @@ def _licence(corpora: Corpora, licence: str | None) -> str:
 
 CROISSANT = "http://mlcommons.org/croissant/"
 # The terms that Croissant's own context knows without a prefix; readers expect all of them.
-TERMS = ("citeAs", "column", "equivalentProperty", "extract", "field", "fileObject", "fileProperty", "fileSet", "format",
-         "includes", "isLiveDataset", "jsonPath", "key", "md5", "parentField", "path", "recordSet", "references",
-         "regex", "repeated", "replace", "samplingRate", "separator", "source", "subField", "transform")
+TERMS = ("citeAs", "column", "equivalentProperty", "extract", "field", "fileObject", "fileProperty", "fileSet",
+         "format", "includes", "isLiveDataset", "jsonPath", "key", "md5", "parentField", "path", "recordSet",
+         "references", "regex", "repeated", "replace", "samplingRate", "separator", "source", "subField", "transform")
 COLUMNS = {"words": ("sc:Text", True, "the words of the sentence"),
            "token_ids": ("sc:Integer", True, "ids of the words in the grammar, from 0"),
            "tree": ("sc:Text", False, "the tree that was drawn, bracketed"),

@@ -8,7 +8,7 @@ import pytest
 
 from pcfg_artifact.cli import main
 from pcfg_artifact.errors import UsageError
-from pcfg_artifact.tools.sentences import one_sentence, read_sentences
+from pcfg_artifact.tools.arguments import one_sentence, read_sentences
 
 
 @pytest.fixture
