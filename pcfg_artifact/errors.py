@@ -29,8 +29,8 @@ class MissingPackageError(UsageError, ImportError):
 
     def __init__(self, package: str, what: str) -> None:
         extra = next(name for name, packages in EXTRAS.items() if package in packages)
-        super().__init__(f"{what} needs the package {package}, which is not installed; "
-                         f"pip install 'pcfg_artifact[{extra}]'")
+        super().__init__(f"{what} needs the package {package}, which the extra `{extra}` brings: "
+                         f"pip install '.[{extra}]' in the repository")
 
 
 def missing_package(error: ModuleNotFoundError, what: str) -> MissingPackageError | None:

@@ -89,8 +89,8 @@ for arguments in {commands}:
     models = ("torch", "models")
     expected = [*((f"`{tool}`", *needed) for tool, needed in NEEDING.items()), ("`surprisal`", *models),
                 ("the stage construct", *models), ("the stage construct", *models)]
-    assert out == [f"2 error: {what} needs the package {package}, which is not installed; "
-                   f"pip install 'pcfg_artifact[{extra}]'" for what, package, extra in expected]
+    assert out == [f"2 error: {what} needs the package {package}, which the extra `{extra}` brings: "
+                   f"pip install '.[{extra}]' in the repository" for what, package, extra in expected]
 
 
 def test_a_public_name_of_an_extra_says_which(light):
@@ -101,8 +101,8 @@ try:
 except ImportError as error:
     print(error)
 """)
-    assert out == "pcfg_artifact.RuleWeights needs the package torch, which is not installed; " \
-                  "pip install 'pcfg_artifact[models]'\n"
+    assert out == "pcfg_artifact.RuleWeights needs the package torch, which the extra `models` brings: " \
+                  "pip install '.[models]' in the repository\n"
 
 
 def test_the_extras_bring_the_packages_that_are_asked_for():
