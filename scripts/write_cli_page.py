@@ -13,9 +13,9 @@ Written by `scripts/write_cli_page.py` from what `--help` says. After `pip insta
 `./run_all.sh`. Exit codes: 0 done, or the run agrees with the recorded ones; 1 a verdict or a stage failed; 2 refused,
 with one message that says why; 128 + n ended by signal n.
 
-`pip install .` alone brings learn, zoo, sample, parse, mask, next and surprisal, without torch; `pip install '.[models]'`
-the tools that train or read models, `'.[report]'` figures and reports, `'.[all]'` the pipeline too. A command that lacks
-a package says which of them to install.
+`pip install .` alone brings learn, zoo, sample, parse, mask, next and surprisal, without torch. The extra `'.[models]'`
+brings the tools that train or read models, `'.[report]'` figures and reports, `'.[all]'` the pipeline too. A command
+that lacks a package says which of them to install.
 
 Tools that take text take it alike: a sentence in the command, a text file with one sentence a line, a folder that
 `save_to_disk` of the library datasets wrote, or `-` for standard input. `--json` prints one line of JSON a sentence.
