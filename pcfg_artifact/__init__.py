@@ -10,6 +10,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+from pcfg_artifact.errors import missing_package
 from pcfg_artifact.system.compiled_cache import choose_folder
 
 __version__ = "1.0.0"
@@ -86,7 +87,10 @@ def exports(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]
             return import_module(f"{package}.{name}")
         if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(import_module(module_of[name]), name)
+        try:
+            value = getattr(import_module(module_of[name]), name)
+        except ModuleNotFoundError as error:
+            raise missing_package(error, f"{package}.{name}") or error from None
         setattr(sys.modules[package], name, value)  # asked for once
         return value
 

@@ -9,12 +9,13 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from pcfg_artifact import __version__
-from pcfg_artifact.errors import ArtifactError, UsageError
+from pcfg_artifact.errors import EXTRAS, ArtifactError, MissingPackageError, UsageError, missing_package
 
 # Each is a module of pcfg_artifact.tools with add_arguments(parser), run(args) -> exit code, and an EXAMPLE; the module
 # has the tool's name, or where a stage has that name the one in MODULE_OF.  `bench` is benchmarks/bench.py of a clone.
@@ -40,15 +41,16 @@ TOOLS = {
 }
 MODULE_OF = {"construct": "construct_transformer", "intervene": "intervene_model", "probe": "probe_encoder",
              "sample": "draw"}
+LIGHT_STAGES = ("grammar", "sample", "marginals", "approximate")  # that need no extra; `verify` needs that of reports
 OUT_VARIABLE = "PCFG_ARTIFACT_OUT"  # where the image writes; elsewhere `runs`
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
+    is_tool = bool(arguments) and not arguments[0].startswith("-")
     interrupts: list[int] = []
     before = _note_interrupts(interrupts)
     try:
-        is_tool = bool(arguments) and not arguments[0].startswith("-")
         code = _run_tool(arguments[0], arguments[1:]) if is_tool else _run_pipeline(arguments)
         if sys.stdout is not None:
             sys.stdout.flush()  # here, where a full disk can still be said
@@ -75,9 +77,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         _say(f"error: there is not enough memory ({error or 'the machine gave none'}); give shorter sentences or a "
              f"smaller grammar")
         return 2
-    except Exception:
+    except Exception as error:
         if interrupts:  # Ctrl-C while a compiled module is imported arrives as the ImportError of that module
             return _interrupted()
+        what = f"`{arguments[0]}`" if is_tool else "the pipeline"
+        if isinstance(error, ModuleNotFoundError) and (missing := missing_package(error, what)):
+            _say(f"error: {missing}")
+            return missing.exit_code
         raise
     finally:
         if before is not None:
@@ -125,11 +131,15 @@ def _run_tool(name: str, arguments: Sequence[str]) -> int:
     if name not in TOOLS:
         raise UsageError(f"unknown tool {name!r}; the tools are {', '.join(TOOLS)}, `run_all.sh test` runs the test "
                          f"suite, and without a tool name the pipeline runs (see --help)")
+    return _tool(name).run(tool_parser(name).parse_args(arguments))
+
+
+def tool_parser(name: str) -> argparse.ArgumentParser:
     module = _tool(name)
     parser = _Parser(prog=f"run_all.sh {name}", description=module.__doc__, epilog=f"example: {module.EXAMPLE}",
                      formatter_class=argparse.RawDescriptionHelpFormatter)
     module.add_arguments(parser)
-    return module.run(parser.parse_args(arguments))
+    return parser
 
 
 def _tool(name: str) -> Any:
@@ -143,12 +153,8 @@ def _tool(name: str) -> Any:
                          "the repository, or the image") from None
 
 
-def _run_pipeline(arguments: Sequence[str]) -> int:
-    from pcfg_artifact.run import (
-        config,
-        pipeline,
-        plan,  # here, so that a tool does not pay for it
-    )
+def pipeline_parser() -> argparse.ArgumentParser:
+    from pcfg_artifact.run import config, pipeline  # here, so that a tool does not pay for it
 
     tools = "\n".join(f"  {name:<10} {what}" for name, what in TOOLS.items())
     stages = "\n".join(f"  {stage.name:<10} {stage.what}" for stage in pipeline.STAGES)
@@ -180,6 +186,13 @@ def _run_pipeline(arguments: Sequence[str]) -> int:
                         help="a Dask cluster for the jobs of marginals, probe and control (docs/SCALE.md)")
     parser.add_argument("--version", action="version", version=f"pcfg_artifact {__version__}")
     parser.add_argument("--dry-run", action="store_true", help="print the plan with its costs, and do nothing")
+    return parser
+
+
+def _run_pipeline(arguments: Sequence[str]) -> int:
+    from pcfg_artifact.run import config, pipeline, plan
+
+    parser = pipeline_parser()
     args = parser.parse_args(arguments)
     if args.follow is not None:
         from pcfg_artifact.workers.distributed import follow  # here, because most runs have one machine
@@ -204,6 +217,7 @@ def _run_pipeline(arguments: Sequence[str]) -> int:
         if profile.machine.scratch is not None:
             raise UsageError("machine.scratch is a disk of one machine, and the workers of --executor are elsewhere; "
                              "leave one of the two out")
+    _refuse_without_extras([stage.name for stage in stages_to_run])
     if args.dry_run:
         print(plan.describe(profile, out, stages_to_run, force=args.force))
         return 0
@@ -214,3 +228,12 @@ def _run_pipeline(arguments: Sequence[str]) -> int:
 
     with leading(out):
         return pipeline.run(profile, out, stages_to_run, force=args.force, executor=args.executor)
+
+
+def _refuse_without_extras(stages: Sequence[str]) -> None:
+    """Refuse before the first stage what a later one would miss."""
+    for stage in stages:
+        extra = "report" if stage == "verify" else "models"
+        for package in () if stage in LIGHT_STAGES else EXTRAS[extra]:
+            if find_spec(package) is None:
+                raise MissingPackageError(package, f"the stage {stage}")

@@ -19,6 +19,26 @@ class UsageError(ArtifactError):
     """The request itself was refused: an unknown name, a wrong type, a folder in use."""
 
 
+# What an installation without extras lacks: the extra of pyproject.toml -> the packages that are imported from it.
+EXTRAS = {"models": ("torch", "transformers", "tokenizers", "safetensors", "datasets", "sklearn"),
+          "report": ("matplotlib", "jinja2", "tabulate")}
+
+
+class MissingPackageError(UsageError, ImportError):
+    """A package of an extra is not installed."""
+
+    def __init__(self, package: str, what: str) -> None:
+        extra = next(name for name, packages in EXTRAS.items() if package in packages)
+        super().__init__(f"{what} needs the package {package}, which the extra `{extra}` brings: "
+                         f"pip install '.[{extra}]' in the repository")
+
+
+def missing_package(error: ModuleNotFoundError, what: str) -> MissingPackageError | None:
+    """The same failure with its remedy, if the module is of a package that an extra brings."""
+    package = (error.name or "").split(".")[0]
+    return MissingPackageError(package, what) if any(package in some for some in EXTRAS.values()) else None
+
+
 class ConfigError(UsageError):
     """A profile or a --set value has an unknown key, a wrong type or an impossible value."""
 

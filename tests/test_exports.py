@@ -12,7 +12,6 @@ import pcfg_artifact as pa
 NAMES = [name for names in pa.PUBLIC.values() for name in names]
 ROOT = Path(pa.__file__).parent
 MOST_NAMES = 65  # 60 until questions of charts and the zoo came in
-API = ROOT.parent / "docs" / "reference" / "api.md"
 
 
 def test_names_are_few_unique_and_described():
@@ -53,9 +52,10 @@ def test_masks_load_neither_an_engine_nor_numba():
     assert not {"numba", "torch", "pcfg_artifact.parsing.engine", "pcfg_artifact.parsing.scoring"} & set(loaded)
 
 
-def test_the_page_of_names_is_of_the_list():
-    """`python scripts/write_api_page.py` writes it."""
-    spec = importlib.util.spec_from_file_location("write_api_page", ROOT.parent / "scripts" / "write_api_page.py")
+@pytest.mark.parametrize("name", ["write_api_page", "write_cli_page"])
+def test_pages_of_reference_are_of_the_lists(name):
+    """`python scripts/NAME.py` writes them."""
+    spec = importlib.util.spec_from_file_location(name, ROOT.parent / "scripts" / f"{name}.py")
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
-    assert API.read_text(encoding="utf-8") == script.page()
+    assert script.PAGE.read_text(encoding="utf-8") == script.page()

@@ -36,7 +36,7 @@ class Batching:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class TrainingCost:
     """Of one model: operations of a step over all processes, seconds of a step, megabytes of one process."""
 
     operations: float
@@ -44,7 +44,7 @@ class Estimate:
     megabytes: float
 
 
-def estimate(config: LanguageModelConfig, batching: Batching, gpu: Gpu | None = None) -> Estimate:
+def estimate(config: LanguageModelConfig, batching: Batching, gpu: Gpu | None = None) -> TrainingCost:
     """gpu: None on the CPU."""
     operations = step_operations(config, batching)
     each = operations / batching.n_processes
@@ -55,7 +55,7 @@ def estimate(config: LanguageModelConfig, batching: Batching, gpu: Gpu | None = 
         launches = LAUNCH_SECONDS * n_micro * config.num_hidden_layers
         seconds = max(each / (SHARE_OF_PEAK * gpu.half_tflops * 1e12), launches)
     megabytes = training_bytes(config, batching, is_half=gpu is not None) / 1e6
-    return Estimate(operations, seconds, PROCESS_MEGABYTES["cpu" if gpu is None else "cuda"] + megabytes)
+    return TrainingCost(operations, seconds, PROCESS_MEGABYTES["cpu" if gpu is None else "cuda"] + megabytes)
 
 
 def step_operations(config: LanguageModelConfig, batching: Batching) -> float:

@@ -42,22 +42,26 @@ def fitted(profile: Profile) -> Profile:
     assert profile.given is not None
     grammar = read_grammar(profile.given)
     check_usable(grammar, profile.given)
+    widths = {name: profile.stage(name).widths for name in ("probe", "incremental", "intervene")}
     longest, factor = profile.construct.max_length, 1
-    if sentence_lengths(grammar, longest).sum() < SHARE:
+    computed = 2 * max(longest, *(max(wanted) for wanted in widths.values()))  # words: all that is asked for below
+    yields = yield_lengths(grammar, computed)
+    if (yields[:longest + 1] @ grammar.root).sum() < SHARE:
         longest, factor = 2 * longest, 2
-        if sentence_lengths(grammar, longest).sum() < SHARE:
+        if (yields[:longest + 1] @ grammar.root).sum() < SHARE:
             profile = replace(profile, grammar=replace(profile.grammar, longest=longest))
             grammar = begun_lower(grammar, longest, SHARE)
+            yields = yield_lengths(grammar, computed)
             say(f"sentences of {profile.given} are too long for the profile {profile.name}: this run is of its "
                 f"constituents of which enough have at most {longest} words (grammar.longest)")
-    lengths = np.flatnonzero(sentence_lengths(grammar, longest) > 0)
+    lengths = np.flatnonzero(yields[:longest + 1] @ grammar.root > 0)
     wanted = tuple(factor * length for length in profile.construct.lengths)
     changed: dict[str, dict[str, Any]] = {
         "construct": {"max_length": longest, "lengths": nearest(wanted, lengths[lengths > 1])},
         "intervene": {"constructed_length": max(profile.intervene.constructed_length, longest)}}
-    for name in ("probe", "incremental", "intervene"):
-        wanted = profile.stage(name).widths
-        changed.setdefault(name, {})["widths"] = nearest(wanted, constituent_widths(grammar, max(wanted)))
+    for name, wanted in widths.items():
+        possible = constituent_widths(grammar, yields[:2 * max(wanted) + 1])
+        changed.setdefault(name, {})["widths"] = nearest(wanted, possible)
     for name, values in changed.items():
         for key, value in values.items():
             if value != (before := getattr(profile.stage(name), key)):
@@ -74,7 +78,7 @@ def check_usable(grammar: PCFG, source: str) -> None:
     if not radius < 1:
         raise GrammarError(f"trees drawn from {source} have no finite expected length (the spectral radius of its "
                            f"rules is {radius:.6f}, expected below 1); lower the probability of the rules that recur")
-    if sentence_lengths(grammar, 1).sum() > 1 - SHARE:
+    if yield_lengths(grammar, 1)[1] @ grammar.root > 1 - SHARE:
         raise GrammarError(f"{source} has hardly a sentence of more than one word, so that there is nothing to parse; "
                            f"give a grammar with rules over two symbols or more")
     for word in grammar.words:
@@ -123,17 +127,14 @@ def yield_lengths(grammar: PCFG, longest: int) -> np.ndarray:
     return np.exp(log_length_probabilities(grammar, longest))
 
 
-def sentence_lengths(grammar: PCFG, max_length: int) -> np.ndarray:
-    """(max_length + 1,): probability of each length of a sentence."""
-    return yield_lengths(grammar, max_length) @ grammar.root
+def constituent_widths(grammar: PCFG, yields: np.ndarray) -> np.ndarray:
+    """The widths from 2 that a constituent can have in enough sentences that are longer, so that it is no whole one.
 
-
-def constituent_widths(grammar: PCFG, widest: int) -> np.ndarray:
-    """The widths from 2 that a constituent can have in enough sentences that are longer, so that it is no whole one."""
-    used = reachable(grammar)
-    can_be: np.ndarray = yield_lengths(grammar, 2 * widest)[:, used].max(axis=1) > 0
-    longer = 1 - np.cumsum(sentence_lengths(grammar, 2 * widest))
-    return np.array([w for w in range(2, 2 * widest + 1) if can_be[w] and longer[w] >= SHARE], dtype=np.int64)
+    yields: as of yield_lengths, up to the widest.
+    """
+    can_be: np.ndarray = yields[:, reachable(grammar)].max(axis=1) > 0
+    longer = 1 - np.cumsum(yields @ grammar.root)
+    return np.array([w for w in range(2, len(yields)) if can_be[w] and longer[w] >= SHARE], dtype=np.int64)
 
 
 def nearest(wanted: tuple[int, ...], possible: np.ndarray) -> tuple[int, ...]:

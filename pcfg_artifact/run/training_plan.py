@@ -54,7 +54,7 @@ def shapes_of(profile: Profile) -> dict[str, Any]:
 
 
 def estimates(profile: Profile, aim: Target) -> Iterator[tuple[str, Any, int, int]]:
-    """(model, its Estimate, tokens of a micro-batch, the most tokens that fit) of every model."""
+    """(model, its TrainingCost, tokens of a micro-batch, the most tokens that fit) of every model."""
     from pcfg_artifact.mlm.estimate import Batching, batch_tokens_that_fit, estimate
 
     cfg = profile.pretrain

@@ -64,9 +64,14 @@ class Machine(NamedTuple):
                    device == "cuda" and gpus.are_exclusive())
 
 
+def has_torch() -> bool:
+    """Whether torch is installed: without it there is no model to train or to run, and no GPU is used."""
+    return find_spec("torch") is not None
+
+
 def usable_device(wanted: str) -> str:
-    if wanted != "auto":
-        return wanted
+    if wanted != "auto" or not has_torch():
+        return "cpu" if wanted == "auto" else wanted
     import torch  # here, because most stages never need it
 
     return "cuda" if torch.cuda.is_available() else "cpu"
@@ -176,7 +181,7 @@ class Need:
 def read_hardware(out: Path) -> Hardware:
     place = next(path for path in (out.absolute(), *out.absolute().parents) if path.exists())
     driver = _driver()
-    gpus = _gpus() if driver is not None or WSL_GPU.exists() else Gpus()
+    gpus = _gpus() if has_torch() and (driver is not None or WSL_GPU.exists()) else Gpus()
     if gpus.names and driver is None:
         driver = UNKNOWN
     return Hardware(memory_gb=available_memory() / GB, total_memory_gb=total_memory() / GB,
@@ -250,7 +255,7 @@ def training_processes(hardware: Hardware, need: Need) -> int:
 
 def unused_gpu(hardware: Hardware) -> str | None:
     """Why a GPU that is there cannot be used, and what to do; None where there is none, or torch can use it."""
-    if hardware.driver is None or hardware.gpus:
+    if hardware.driver is None or hardware.gpus or not has_torch():
         return None
     if hardware.cuda is None:
         return f"NVIDIA driver {hardware.driver} is installed, but torch is a CPU build; install torch's default build"

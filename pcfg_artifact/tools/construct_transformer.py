@@ -24,12 +24,17 @@ from pcfg_artifact.constructions.relative import RelativeInsideOutside
 from pcfg_artifact.constructions.transformer import ConstructedTransformer, example, sizes
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
-from pcfg_artifact.judge.figures import filling
 from pcfg_artifact.parsing.engine import inside_outside
 from pcfg_artifact.system import storage
 from pcfg_artifact.system.machine import single_thread
-from pcfg_artifact.tools.arguments import add_grammar_argument, load_grammar, named_path, refuse_unusable_folder
-from pcfg_artifact.tools.sentences import add_text_arguments, read_sentences
+from pcfg_artifact.tools.arguments import (
+    add_grammar_argument,
+    add_text_arguments,
+    load_grammar,
+    named_path,
+    read_sentences,
+    refuse_unusable_folder,
+)
 from pcfg_artifact.treebank.tree import bracketed
 
 EXAMPLE = 'run_all.sh construct --grammar my_grammar "the cell divides ." --show-layer 2'
@@ -86,6 +91,8 @@ def run(args: argparse.Namespace) -> int:
         ConstructedModel.of(model).save_pretrained(args.save)
         print(f"kept in {args.save}", file=sys.stderr)
     if args.plot is not None:
+        from pcfg_artifact.judge.figures import filling  # here, because it brings matplotlib
+
         drawing = filling(traced)
         storage.write_bytes(args.plot, drawing.png if args.plot.suffix == ".png" else drawing.svg.encode())
         print(f"drawn in {args.plot}", file=sys.stderr)

@@ -97,4 +97,6 @@ def _gpu(hardware: Hardware) -> str:
     if hardware.gpus:
         return (f"{len(hardware.gpus)} x {hardware.gpus[0]}, driver {hardware.driver or 'unknown'}, "
                 f"CUDA {hardware.cuda} in torch")
+    if not machine.has_torch():
+        return "none is used without torch, which the extra `models` brings"
     return f"none; torch {metadata.version('torch')} runs on the CPU"

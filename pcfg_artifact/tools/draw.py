@@ -23,16 +23,17 @@ from pcfg_artifact.run import stage_folder
 from pcfg_artifact.system import storage
 from pcfg_artifact.system.machine import available_cores
 from pcfg_artifact.tools.arguments import (
+    HELP,
     LARGEST,
     add_grammar_argument,
     load_grammar,
     named_path,
+    read_sentences,
     refuse_counts,
     refuse_unusable_folder,
     refuse_unwritable,
 )
 from pcfg_artifact.tools.parse_trees import with_words
-from pcfg_artifact.tools.sentences import HELP, read_sentences
 from pcfg_artifact.workers.shards import BLOCK, write_shard
 
 EXAMPLE = "run_all.sh sample --grammar my_grammar -n 5 --trees --length 20:30"

@@ -1,9 +1,10 @@
-"""Write the sampled corpora of a run as a datasets.DatasetDict with a dataset card.
+"""Write the sampled corpora of a run as a datasets.DatasetDict with a dataset card and Croissant metadata.
 
 Splits: pretraining, validation, probe_train, probe_test.  Columns: words, token_ids, tree (bracketed, as in a
 treebank), log_prob and span_scores (null where the run did not compute them).  The trees of pretraining are not stored
 in a run: they are drawn again, and compared with the stored sentences.  The treebank's own trees are not exported:
-they are not ours to pass on.  The folder appears whole or not at all.
+they are not ours to pass on.  croissant.json (Croissant 1.0 with the fields of responsible AI) leaves url,
+creator and datePublished to whoever publishes the folder.  The folder appears whole or not at all.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from pcfg_artifact import results
 from pcfg_artifact.errors import ArtifactError, CorruptArtifact, StageError, UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.grammar.sampling import Sampler
+from pcfg_artifact.metrics.schema import GIVEN
 from pcfg_artifact.mlm.tokenizer import FIRST_WORD
 from pcfg_artifact.run import stage_folder
 from pcfg_artifact.run.inputs import Inputs
@@ -63,6 +65,8 @@ def run(args: argparse.Namespace) -> int:
         made.save_to_disk(str(scratch / "whole"))
         sizes = {split: len(made[split]) for split in made}
         storage.write_text(scratch / "whole" / "README.md", card(corpora, sizes, args.licence))
+        storage.write_json(scratch / "whole" / "croissant.json", croissant(corpora, scratch / "whole", sizes,
+                                                                           args.licence))
     print(f"{args.out}: " + ", ".join(f"{split} {n:,} sentences" for split, n in sizes.items()))
     return 0
 
@@ -76,6 +80,18 @@ class Corpora:
             manifest.verify(root / stage)
         self.inputs = Inputs({stage: root / stage for stage in self.manifests}, "")
         self.grammar: PCFG = self.inputs.pcfg()
+        sizes = self.inputs["grammar"].json("sizes")
+        self.variant, self.given = sizes["variant"], Path(sizes.get("source", "")).name
+        self.source_hash = self.manifests["grammar"].inputs["treebank"]
+        self.is_embedded = self.source_hash == source_hash(EMBEDDED)
+
+    @property
+    def origin(self) -> str:
+        """Where the grammar comes from."""
+        if self.variant == GIVEN:
+            return f"is the one that the run was given ({self.given})"
+        return "was learned from " + ("the generated treebank of the package pcfg_artifact" if self.is_embedded else
+                                      "a treebank")
 
     def n_sentences(self, split: str) -> int:
         return self.inputs.sentences(split).n_rows
@@ -200,6 +216,8 @@ def _brackets(label: str) -> tuple[str, str]:
     return before, after
 
 
+TITLE = "Sentences and trees drawn from a PCFG"
+
 # ---- the card --------------------------------------------------------------------------------------------------------
 
 CARD = """\
@@ -209,7 +227,7 @@ CARD = """\
 # Sentences and trees drawn from a PCFG
 
 Every sentence was drawn from one probabilistic context-free grammar, so that its tree and its exact probability are
-known. The grammar was learned from {treebank}.
+known. The grammar {origin}.
 
 | split | sentences | log_prob, span_scores |
 |---|---:|---|
@@ -221,7 +239,7 @@ Load it with `datasets.load_from_disk(FOLDER)`.
 |---|---|
 | `words` | the sentence |
 | `token_ids` | the ids of the words in the grammar, from 0; the models of the run have token {first_word} + id |
-| `tree` | the tree that was drawn, bracketed, with the treebank's labels (binarisation undone) |
+| `tree` | the tree that was drawn, bracketed, with the labels before binarisation |
 | `log_prob` | natural logarithm of the sentence's probability, over all its trees; null where it was not computed |
 | `span_scores` | one number for every span of words i .. j-1, ordered by i, then j (see below); null likewise |
 
@@ -230,7 +248,7 @@ it. A sentence of L words has L (L + 1) / 2 spans: (0, 1), (0, 2), .., (0, L), (
 
 ## How it was made
 
-- treebank: SHA-256 `{treebank_hash}`
+- {source}: SHA-256 `{source_hash}`
 - grammar: variant `{variant}`, {sizes}; SHA-256 of `{variant}/grammar.json`: `{grammar_hash}`
 - seed: {seed}; longest sentence allowed: {max_length}
 - {versions}
@@ -246,29 +264,106 @@ Sentence s of a split depends on the grammar, the seed, the split and s alone: t
 def card(corpora: Corpora, sizes: Mapping[str, int], licence: str | None) -> str:
     """The text of README.md, with the hashes that the manifests record."""
     grammar, sample, pcfg = corpora.manifests["grammar"], corpora.manifests["sample"], corpora.grammar
-    variant = corpora.inputs["grammar"].json("sizes")["variant"]
-    is_embedded = grammar.inputs["treebank"] == source_hash(EMBEDDED)
-    front = {"license": licence or ("mit" if is_embedded else "other"),
-             "pretty_name": "Sentences and trees drawn from a PCFG",
+    front = {"license": _licence_id(corpora, licence), "pretty_name": TITLE,
              "tags": ["pcfg", "constituency-parsing", "synthetic"], "task_categories": ["fill-mask"]}
     return CARD.format(
-        front=yaml.safe_dump(front, sort_keys=False), first_word=FIRST_WORD, variant=variant,
+        front=yaml.safe_dump(front, sort_keys=False), first_word=FIRST_WORD, variant=corpora.variant,
         splits="\n".join(f"| {split} | {n:,} | {'yes' if corpora.is_scored(split) else 'no'} |"
                          for split, n in sizes.items()),
-        treebank="the generated treebank of the package pcfg_artifact" if is_embedded else "a treebank (below)",
-        treebank_hash=grammar.inputs["treebank"], grammar_hash=grammar.outputs[f"{variant}/grammar.json"],
+        origin=corpora.origin, source="given grammar" if corpora.variant == GIVEN else "treebank",
+        source_hash=corpora.source_hash, grammar_hash=grammar.outputs[f"{corpora.variant}/grammar.json"],
         sizes=f"{pcfg.n_nonterminals:,} non-terminals, {len(pcfg.binary):,} binary rules, "
               f"{len(pcfg.lexical):,} lexical rules, {pcfg.n_words:,} words",
         seed=sample.config["seed"], max_length=sample.config["max_length"] or "any",
         versions=", ".join(f"{name} {sample.versions[name]}" for name in ("pcfg_artifact", "numpy", "numba")
                            if name in sample.versions),
-        licence=_licence(licence, is_embedded))
+        licence=_licence(corpora, licence))
 
 
-def _licence(licence: str | None, is_embedded: bool) -> str:
-    if is_embedded:
+def _licence_id(corpora: Corpora, licence: str | None) -> str:
+    return licence or ("mit" if corpora.is_embedded else "other")
+
+
+def _licence(corpora: Corpora, licence: str | None) -> str:
+    if corpora.is_embedded:
         return "The treebank is generated by pcfg_artifact, which is under the MIT licence; so is this corpus."
-    named = f"The licence of the treebank: {licence}." if licence else (
-        "The licence of the treebank was not given to `export --licence`: find it before you share this corpus.")
+    source = "grammar" if corpora.variant == GIVEN else "treebank"
+    named = f"The licence of the {source}: {licence}." if licence else (
+        f"The licence of the {source} was not given to `export --licence`: find it before you share this corpus.")
+    if corpora.variant == GIVEN:
+        return f"{named} Words, labels and rule probabilities are those of the grammar."
     return (f"{named} Words, labels and rule probabilities come from the treebank, so pass this corpus on only as that "
             f"licence allows.\nThe treebank's own trees are not in it, unless a draw repeats one by chance.")
+
+
+# ---- Croissant metadata ----------------------------------------------------------------------------------------------
+
+CROISSANT = "http://mlcommons.org/croissant/"
+# The terms that Croissant's own context knows without a prefix; readers expect all of them.
+TERMS = ("citeAs", "column", "equivalentProperty", "extract", "field", "fileObject", "fileProperty", "fileSet",
+         "format", "includes", "isLiveDataset", "jsonPath", "key", "md5", "parentField", "path", "recordSet",
+         "references", "regex", "repeated", "replace", "samplingRate", "separator", "source", "subField", "transform")
+COLUMNS = {"words": ("sc:Text", True, "the words of the sentence"),
+           "token_ids": ("sc:Integer", True, "ids of the words in the grammar, from 0"),
+           "tree": ("sc:Text", False, "the tree that was drawn, bracketed"),
+           "log_prob": ("sc:Float", False, "natural logarithm of the probability of the sentence, over all its trees; "
+                                           "null where it was not computed"),
+           "span_scores": ("sc:Float", True, "for every span the largest posterior probability of a non-terminal that "
+                                             "covers it, ordered by its first word, then its last; null likewise")}
+ARROW = "application/vnd.apache.arrow.stream"
+
+
+def croissant(corpora: Corpora, folder: Path, sizes: Mapping[str, int], licence: str | None) -> dict[str, Any]:
+    """The dataset in `folder` in the vocabulary of Croissant 1.0, with the fields of responsible AI."""
+    files = [{"@type": "cr:FileObject", "@id": name, "name": name, "contentUrl": name, "encodingFormat": ARROW,
+              "contentSize": f"{(folder / name).stat().st_size} B", "sha256": storage.sha256(folder / name)}
+             for split in sizes for name in sorted(f"{split}/{path.name}" for path in (folder / split).glob("*.arrow"))]
+    sets = [{"@type": "cr:FileSet", "@id": f"{split}-files", "name": f"{split}-files", "encodingFormat": ARROW,
+             "includes": f"{split}/*.arrow"} for split in sizes]
+    return {
+        "@context": {"@language": "en", "@vocab": "https://schema.org/", "sc": "https://schema.org/",
+                     "cr": CROISSANT, "rai": f"{CROISSANT}RAI/", "dct": "http://purl.org/dc/terms/",
+                     "conformsTo": "dct:conformsTo", "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+                     **{term: {"@id": f"cr:{term}", "@type": "@json"} for term in ("data", "examples")},
+                     **{term: f"cr:{term}" for term in TERMS}},
+        "@type": "sc:Dataset", "name": "pcfg-corpus", "alternateName": TITLE,
+        "conformsTo": [f"{CROISSANT}1.0", f"{CROISSANT}RAI/1.0"],
+        "description": f"Sentences and trees drawn from one probabilistic context-free grammar, so that the tree and "
+                       f"the exact probability of each are known. The grammar {corpora.origin}.",
+        "license": _licence_id(corpora, licence), "version": "1.0.0", "isLiveDataset": False,
+        "keywords": ["pcfg", "constituency parsing", "synthetic"],
+        "citeAs": "See CITATION.cff of pcfg_artifact, and the source of the grammar.",
+        **responsible_ai(corpora, licence), "distribution": [*files, *sets],
+        "recordSet": [{"@type": "cr:RecordSet", "@id": split, "name": split,
+                       "description": f"{n:,} sentences", "field": [_column(split, name) for name in COLUMNS]}
+                      for split, n in sizes.items()]}
+
+
+def _column(split: str, name: str) -> dict[str, Any]:
+    data_type, is_list, description = COLUMNS[name]
+    return {"@type": "cr:Field", "@id": f"{split}/{name}", "name": name, "description": description,
+            "dataType": data_type, **({"repeated": True} if is_list else {}),
+            "source": {"fileSet": {"@id": f"{split}-files"}, "extract": {"column": name}}}
+
+
+def responsible_ai(corpora: Corpora, licence: str | None) -> dict[str, Any]:
+    """What tracks for datasets ask for."""
+    sample, is_given = corpora.manifests["sample"], corpora.variant == GIVEN
+    return {
+        "rai:dataCollection": f"Drawn by the sampler of pcfg_artifact {sample.versions.get('pcfg_artifact', '')} with "
+                              f"seed {sample.config['seed']} from a grammar that {corpora.origin}. The source has the "
+                              f"SHA-256 {corpora.source_hash}.",
+        "rai:dataCollectionType": ["Software Collection"],
+        "rai:dataAnnotationProtocol": "None: the tree of a sentence is the one that it was drawn with.",
+        "rai:dataBiases": "Every sentence follows the rules and frequencies of one grammar, "
+                          + ("and nothing else." if is_given else "which has those of its treebank: its time, subjects "
+                             "and writers."),
+        "rai:dataLimitations": "The sentences have no meaning, and no dependence that a context-free grammar lacks; "
+                               "results on them need not hold for text that people wrote.",
+        "rai:dataUseCases": "Training and probing language models whose exact optimum is known; not a model of any "
+                            "language, nor a source of facts.",
+        "rai:personalSensitiveInformation": "No sentence was written by or about anybody; single words, names "
+                                            "among them, are those of the grammar.",
+        "rai:dataReleaseMaintenancePlan": "The same settings give the same corpus again, so nothing needs maintenance. "
+                                          + _licence(corpora, licence),
+        "rai:hasSyntheticData": True}

@@ -27,8 +27,14 @@ from pcfg_artifact.mlm.tokenizer import check_vocabulary
 from pcfg_artifact.parsing.masking import hidden_words, word_distributions
 from pcfg_artifact.parsing.masks import Masking
 from pcfg_artifact.probing.linear_probe import LinearProbe
-from pcfg_artifact.tools.arguments import add_grammar_argument, load_grammar, refuse_counts
-from pcfg_artifact.tools.sentences import add_text_arguments, masked_positions, one_sentence
+from pcfg_artifact.tools.arguments import (
+    add_grammar_argument,
+    add_text_arguments,
+    load_grammar,
+    masked_positions,
+    one_sentence,
+    refuse_counts,
+)
 
 EXAMPLE = ('run_all.sh intervene --model runs/smoke/pretrain/models/A4L3 --grammar runs/smoke/grammar/vm --span 3:7 '
            '"the company sells banks in the [MASK] ."')

@@ -14,8 +14,14 @@ import numpy as np
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.parsing.masking import masked_word_distribution
-from pcfg_artifact.tools.arguments import add_grammar_argument, load_grammar, refuse_counts
-from pcfg_artifact.tools.sentences import add_text_arguments, masked_positions, read_sentences
+from pcfg_artifact.tools.arguments import (
+    add_grammar_argument,
+    add_text_arguments,
+    load_grammar,
+    masked_positions,
+    read_sentences,
+    refuse_counts,
+)
 
 EXAMPLE = 'run_all.sh mask --grammar my_grammar "the [MASK] was approved"'
 

@@ -16,8 +16,13 @@ import numpy as np
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.parsing.prefix.left_to_right import NextWords, next_words
-from pcfg_artifact.tools.arguments import add_grammar_argument, load_grammar, refuse_counts
-from pcfg_artifact.tools.sentences import add_text_arguments, read_sentences
+from pcfg_artifact.tools.arguments import (
+    add_grammar_argument,
+    add_text_arguments,
+    load_grammar,
+    read_sentences,
+    refuse_counts,
+)
 
 EXAMPLE = 'run_all.sh next --grammar my_grammar "the company"'
 END = "[END]"

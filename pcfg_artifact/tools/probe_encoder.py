@@ -37,15 +37,17 @@ from pcfg_artifact.probing.tasks import ROWS, Task, tree_task
 from pcfg_artifact.system import storage
 from pcfg_artifact.system.progress import progress
 from pcfg_artifact.tools.arguments import (
+    HELP,
+    add_json_argument,
     add_treebank_arguments,
     json_rows,
     load_grammar,
     load_treebank,
     named_path,
+    read_sentences,
     refuse_counts,
 )
 from pcfg_artifact.tools.parse_trees import right_branching_tree
-from pcfg_artifact.tools.sentences import HELP, add_json_argument, read_sentences
 from pcfg_artifact.treebank.splits import split
 from pcfg_artifact.treebank.tree import Tree, bracketed
 from pcfg_artifact.workers.hidden_states import store_states, stored_layer

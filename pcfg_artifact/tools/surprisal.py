@@ -37,9 +37,8 @@ import numpy as np
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.parsing.prefix.left_to_right import next_words
 from pcfg_artifact.parsing.prefix.prefix_grammar import prefix_grammar
-from pcfg_artifact.tools.arguments import add_grammar_argument, load_grammar
+from pcfg_artifact.tools.arguments import add_grammar_argument, add_text_arguments, load_grammar, read_sentences
 from pcfg_artifact.tools.next import END, why_impossible
-from pcfg_artifact.tools.sentences import add_text_arguments, read_sentences
 
 EXAMPLE = "run_all.sh surprisal --grammar my_grammar sentences.txt > surprisal.tsv"
 COLUMNS = ("word", "surprisal_bits", "tree_bits", "word_bits", "entropy_bits", "open_constituents")

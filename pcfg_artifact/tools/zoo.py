@@ -23,8 +23,7 @@ from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.grammar.sources import read_grammar
 from pcfg_artifact.grammar.zoo_grammars import KINDS, PREFIX, GrammarKind, frozen_hash
 from pcfg_artifact.parsing.floors import MASKS, floors
-from pcfg_artifact.tools.arguments import refuse_counts
-from pcfg_artifact.tools.sentences import add_json_argument
+from pcfg_artifact.tools.arguments import add_json_argument, refuse_counts
 
 EXAMPLE = "run_all.sh zoo cfg3b rhm"
 STORED = "zoo_floors.json"  # beside zoo_grammars.py; scripts/write_zoo_floors.py wrote it

@@ -24,7 +24,7 @@ from torch import distributed
 from pcfg_artifact.errors import ArtifactError, StageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.mlm import tokenizer as tokens
-from pcfg_artifact.mlm.estimate import Estimate
+from pcfg_artifact.mlm.estimate import TrainingCost
 from pcfg_artifact.mlm.objectives import config_of, objective_of
 from pcfg_artifact.mlm.training import Callbacks, Rank, Recipe, StepReport, train
 from pcfg_artifact.parsing.engine import inside_outside
@@ -147,7 +147,7 @@ def clock(device: str) -> float:
     return time.monotonic()
 
 
-def one_training_step(model: str, profile: Profile, rank: Rank, planned: Estimate, batch_tokens: int) -> str:
+def one_training_step(model: str, profile: Profile, rank: Rank, planned: TrainingCost, batch_tokens: int) -> str:
     """Two steps of the real loop on random sentences, in blocks as long as the profile's."""
     cfg, about = profile.pretrain, profile.cost["training"]
     rng = np.random.default_rng(0)

@@ -16,7 +16,7 @@ from multiprocessing import connection
 from typing import Any
 
 from pcfg_artifact.errors import StageError, UsageError
-from pcfg_artifact.system.machine import Machine
+from pcfg_artifact.system.machine import Machine, has_torch
 from pcfg_artifact.workers.distributed import connect
 
 LONGEST_FOLDER = 75  # of a socket's path, at most 107 bytes, of which multiprocessing names the last 32
@@ -168,7 +168,9 @@ def _call_there(function: Callable[[Any, Any], Any], context: Any, job: Any) -> 
 
 def _take_one_thread() -> None:
     import threadpoolctl
-    import torch
 
-    torch.set_num_threads(1)
+    if has_torch():
+        import torch
+
+        torch.set_num_threads(1)
     threadpoolctl.threadpool_limits(1)

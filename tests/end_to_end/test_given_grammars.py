@@ -164,7 +164,9 @@ def test_two_origins_are_refused(capsys):
 
 @pytest.mark.parametrize("command", [
     ["parse", "2 3 1 1"], ["parse", "2 3 1 1", "--json"], ["parse", "2 3 1 1", "--decode", "viterbi", "--unbinarise"],
-    ["mask", "2 [MASK] 1 1"], ["next", "2 3"], ["surprisal", "2 3 1 1"], ["surprisal", "2 3 1 1", "--json"],
+    ["parse", "2 3 1 1", "--kbest", "2"], ["parse", "2 3 1 1", "--entropy", "--json"],
+    ["sample", "-n", "2", "--given", "2 3 1 1"], ["sample", "-n", "2", "--length", "4:9"], ["mask", "2 [MASK] 1 1"],
+    ["next", "2 3"], ["surprisal", "2 3 1 1"], ["surprisal", "2 3 1 1", "--json"],
     ["sample", "-n", "3"], ["sample", "-n", "3", "--trees"], ["construct", "2 3 1 1"],
     ["construct", "2 3 1 1", "--model", "merged"], ["construct", "2 3 1 1", "--model", "low-rank"],
     ["intervene", "2 3 [MASK] 1", "--span", "0:2", "--model", "MODEL", "--sentences", "30"]])
@@ -172,6 +174,32 @@ def test_tools_take_a_grammar_of_numbers(numbers, command, capsys):
     name, *rest = (str(numbers[1] / "pretrain" / "models" / "A2L1") if part == "MODEL" else part for part in command)
     assert main([name, "--grammar", str(numbers[2]), *rest]) == 0
     assert capsys.readouterr().out
+
+
+@pytest.fixture(scope="module")
+def trees(numbers, tmp_path_factory):
+    """A treebank whose labels and words are numbers and brackets."""
+    path = tmp_path_factory.mktemp("trees") / "trees.mrg"
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        assert main(["sample", "--grammar", str(numbers[2]), "-n", "80", "--trees"]) == 0
+    path.write_text(out.getvalue())
+    return path
+
+
+@pytest.mark.parametrize("command", [
+    ["learn", "--treebank", "TREES", "--out", "OUT", "--estimator", "spectral", "--states", "2", "2"],
+    ["states", "--treebank", "TREES", "--out", "OUT", "--states", "1", "2"],
+    ["parse", "--grammar", "RULES", "--treebank", "TREES", "--labelled"],
+    ["probe", "--grammar", "RULES", "--treebank", "TREES", "--model", "MODEL"],
+    ["export", "--run", "RUN", "--out", "OUT"], ["compare", "RUN", "RUN"]])
+def test_tools_take_trees_and_runs_of_numbers(numbers, trees, command, tmp_path, capsys):
+    names = {"TREES": trees, "RUN": numbers[1], "RULES": numbers[2], "OUT": tmp_path / "out",
+             "MODEL": numbers[1] / "pretrain" / "models" / "A2L1"}
+    assert main([str(names.get(part, part)) for part in command]) == 0
+    assert capsys.readouterr().out
+    if command[0] == "export":
+        for page in ("README.md", "croissant.json"):
+            assert "the one that the run was given (rules.txt)" in (tmp_path / "out" / page).read_text()
 
 
 def test_the_zoo_is_listed_and_a_rule_file_is_measured(numbers, capsys):

@@ -7,7 +7,7 @@ from pcfg_artifact.errors import ConfigError, GrammarError
 from pcfg_artifact.grammar.expectation import expected_counts
 from pcfg_artifact.grammar.rulefile import from_text
 from pcfg_artifact.grammar.zoo_grammars import zoo
-from pcfg_artifact.run.given_grammar import begun_lower, constituent_widths, grammar_of_run, nearest, sentence_lengths
+from pcfg_artifact.run.given_grammar import begun_lower, constituent_widths, grammar_of_run, nearest, yield_lengths
 
 
 def test_begun_lower_is_the_distribution_of_the_highest_short_constituents():
@@ -18,7 +18,7 @@ def test_begun_lower_is_the_distribution_of_the_highest_short_constituents():
     assert np.allclose([lower.root[lower.nonterminal_index[name]] for name in ("13", "14", "15")],
                        counts / counts.sum(), rtol=1e-12)
     assert not set(lower.nonterminals) & {"16", "19", "22"}
-    assert sentence_lengths(lower, 24).sum() >= 0.05
+    assert (yield_lengths(lower, 24) @ lower.root).sum() >= 0.05
 
 
 def test_recursive_grammars_begin_lower_by_hand():
@@ -41,8 +41,10 @@ def test_symbols_without_sentences_are_left_out(tmp_path):
 
 
 def test_widths_are_those_of_constituents_inside_longer_sentences():
-    assert constituent_widths(zoo("rhm"), 10).tolist() == [2, 4]
-    assert constituent_widths(zoo("dyck"), 3).tolist() == [2, 3, 4, 5, 6]  # odd: an opening bracket and what it holds
+    # odd: an opening bracket and what it holds
+    for name, widest, widths in (("rhm", 20, [2, 4]), ("dyck", 6, [2, 3, 4, 5, 6])):
+        grammar = zoo(name)
+        assert constituent_widths(grammar, yield_lengths(grammar, widest)).tolist() == widths
 
 
 def test_nearest_takes_the_smaller_of_two_and_each_once():

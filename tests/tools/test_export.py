@@ -149,6 +149,29 @@ def test_the_card_names_grammar_seed_and_licence(run, exported):
     assert max(map(len, text.splitlines())) < 250
 
 
+def test_croissant_metadata_describe_every_file_and_column(exported, read_elsewhere):
+    about = json.loads((exported / "croissant.json").read_text())
+    nodes = {node["@id"]: node for node in [*about["distribution"], *about["recordSet"]]}
+    assert len(nodes) == len(about["distribution"]) + len(about["recordSet"])
+    files = {path.relative_to(exported).as_posix(): path for path in exported.rglob("*.arrow")}
+    assert {name: nodes[name]["sha256"] for name in files} == {name: storage.sha256(path)
+                                                              for name, path in files.items()}
+    assert sorted(record_set["@id"] for record_set in about["recordSet"]) == sorted(SPLITS)
+    for record_set in about["recordSet"]:
+        fields = {field["name"]: field for field in record_set["field"]}
+        assert fields.keys() == read_elsewhere[record_set["@id"]].keys()
+        assert all(field["source"]["fileSet"]["@id"] in nodes for field in fields.values())
+    prefixed = {key.partition(":")[0] for key in about if ":" in key}
+    assert prefixed == {"rai"} <= about["@context"].keys()
+
+
+def test_the_mlcroissant_package_accepts_the_metadata(exported):
+    mlcroissant = pytest.importorskip("mlcroissant", reason="requirements-lint.txt is not installed")
+    dataset = mlcroissant.Dataset(str(exported / "croissant.json"))  # an error is raised
+    assert not dataset.metadata.ctx.issues.errors
+    assert {record_set.name for record_set in dataset.metadata.record_sets} == set(SPLITS)
+
+
 def test_an_exported_corpus_serves_as_a_treebank(exported, read_elsewhere):
     bank = read_treebank(exported / "probe_train")
     assert [tree.words() for tree in bank.trees] == read_elsewhere["probe_train"]["words"]
@@ -158,7 +181,7 @@ def test_splits_and_licence_can_be_chosen(run, tmp_path):
     assert main(["export", "--run", str(run), "--out", str(tmp_path / "one"), "--splits", "probe_test", "--licence",
                  "cc-by-3.0"]) == 0
     names = sorted(path.name for path in (tmp_path / "one").iterdir())
-    assert names == ["README.md", "dataset_dict.json", "probe_test"]
+    assert names == ["README.md", "croissant.json", "dataset_dict.json", "probe_test"]
     assert "license: cc-by-3.0" in (tmp_path / "one" / "README.md").read_text()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one"]
 

@@ -8,7 +8,7 @@ import pytest
 
 from pcfg_artifact.cli import main
 from pcfg_artifact.errors import UsageError
-from pcfg_artifact.tools.sentences import one_sentence, read_sentences
+from pcfg_artifact.tools.arguments import one_sentence, read_sentences
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_mask_ranks_words_with_their_probabilities(grammar_folder, capsys):
     (["mask", "nowhere [MASK]"], "no word and no signature for 'nowhere'"),
     (["parse", "missing.txt"], "cannot read sentences from missing.txt"),
     (["parse", "--unbinarise"], "--unbinarise needs --decode viterbi"),
-    (["parse", "--treebank", "embedded", "--decode", "viterbi"], "leave out SENTENCES and --decode"),
+    (["parse", "--treebank", "embedded", "--decode", "viterbi"], "leave out SENTENCES, --decode, --kbest"),
     (["parse", "--treebank", "missing.zip"], "no treebank at missing.zip"),
 ])
 def test_refusals_say_what_is_wrong_and_exit_with_2(grammar_folder, capsys, arguments, message):

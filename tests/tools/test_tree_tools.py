@@ -88,7 +88,7 @@ def test_entropy_is_that_of_the_tree_and_of_its_spans(rules, capsys):
 @pytest.mark.parametrize(("arguments", "message"), [
     (["parse", "--kbest", "2", "--entropy"], "leave out --entropy"),
     (["parse", "--kbest", "0"], "--kbest is 0"),
-    (["parse", "--kbest", "2", "--backend", "torch"], "leave out --backend"),
+    (["parse", "--kbest", "2", "--backend", "gpu"], "leave out --backend"),
     (["parse", "--entropy", "--decode", "viterbi"], "leave out --decode"),
     (["parse", "--kbest", "2", "--treebank", "embedded"], "leave out SENTENCES"),
     (["sample", "-n", "1", "--length", "3:2"], "the smaller one first"),

@@ -8,7 +8,7 @@ import pytest
 
 from pcfg_artifact.cli import main
 from pcfg_artifact.errors import TreebankError
-from pcfg_artifact.tools.sentences import read_sentences
+from pcfg_artifact.tools.arguments import read_sentences
 from pcfg_artifact.treebank.reading import read_treebank, source_hash
 from pcfg_artifact.treebank.splits import split
 
