@@ -17,14 +17,14 @@ MASKS = ("mask 0.15", "mask 0.40")
 ONE_TREE = 1e-9  # nats: a sentence whose drawn tree has all but this of its log probability has no other
 
 
-class Estimate(NamedTuple):
+class Floor(NamedTuple):
     """A number and its standard error over sentences; 0 where it is exact."""
 
     value: float
     error: float = 0.0
 
 
-def floors(grammar: PCFG, n: int, seed: int = 0, options: EngineOptions = DEFAULT) -> dict[str, Estimate]:
+def floors(grammar: PCFG, n: int, seed: int = 0, options: EngineOptions = DEFAULT) -> dict[str, Floor]:
     """By name: mean_length in words, exact; tree_entropy in nats a word, exact; ambiguous, the share of sentences with
     several trees; next_word in nats, of words and ends; and the masked words of each of MASKS, in nats.
 
@@ -44,18 +44,18 @@ def floors(grammar: PCFG, n: int, seed: int = 0, options: EngineOptions = DEFAUL
     length, entropy = expected_length(grammar), derivation_entropy(grammar)
     is_ambiguous, share = open_part > 0, float((open_part > 0).mean())
     found = {
-        "mean_length": Estimate(length), "tree_entropy": Estimate(entropy / length),
-        "ambiguous": Estimate(share, float(is_ambiguous.std() / np.sqrt(n))),
-        "next_word": Estimate((entropy - float(open_part.mean())) / (length + 1),
-                              float(open_part.std() / np.sqrt(n)) / (length + 1))}
+        "mean_length": Floor(length), "tree_entropy": Floor(entropy / length),
+        "ambiguous": Floor(share, float(is_ambiguous.std() / np.sqrt(n))),
+        "next_word": Floor((entropy - float(open_part.mean())) / (length + 1),
+                           float(open_part.std() / np.sqrt(n)) / (length + 1))}
     for name in MASKS:
         losses = masked_log_probs(grammar, sentences, NAMED_MASKS[name], seed, options=options)
         found[name] = ratio([(-float(one.sum()), len(one)) for one in losses])
     return found
 
 
-def ratio(parts: list[tuple[float, int]]) -> Estimate:
+def ratio(parts: list[tuple[float, int]]) -> Floor:
     """The mean of some numbers that come in sums of several, one sum a sentence."""
     sums, counts = np.array(parts, np.float64).T
     mean = sums.sum() / counts.sum()
-    return Estimate(float(mean), float(np.sqrt(np.square(sums - mean * counts).sum()) / counts.sum()))
+    return Floor(float(mean), float(np.sqrt(np.square(sums - mean * counts).sum()) / counts.sum()))
