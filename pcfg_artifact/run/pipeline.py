@@ -24,12 +24,11 @@ from pcfg_artifact.system.machine import Machine, peak_memory_mb, reset_peak_mem
 from pcfg_artifact.system.progress import say
 
 # Rooms that several stages need.
-MODELS = ("metrics/models.py", "run/trained_models.py")
-PROBES = (*MODELS, "metrics/selection.py", "parsing", "probing", "run/corpora.py", "workers")
+PROBES = ("metrics/selection.py", "parsing", "probing", "run/corpora.py", "workers")
 
 MEASURING = (
     Stage("grammar", (TREEBANK,), "learn the PCFG from the treebank, or take the given one",
-          ("run/given_grammar.py",)),
+          ("parsing", "run/given_grammar.py")),
     Stage("sample", ("grammar",), "draw sentences and trees from it", ("workers/shards.py",)),
     Stage("marginals", ("grammar", "sample"), "run Inside-Outside: span marginals, trees, the optimum of masked words",
           ("approximation", "parsing", "probing/settings.py", "workers/distributed.py", "workers/launch.py",
@@ -39,19 +38,19 @@ MEASURING = (
     Stage("construct", ("grammar", "sample"), "build the transformers of the theorems and compare their charts",
           ("approximation", "constructions", "parsing", "run/example_sentence.py")),
     Stage("pretrain", ("grammar", "sample"), "train language models on the sentences, masked and causal",
-          (*MODELS, "approximation", "mlm", "parsing", "workers"),
+          ("approximation", "mlm", "parsing", "workers"),
           keeps=("models", "untrained", "kept", "scratch", stage_folder.PROGRESS)),
     Stage("probe", ("grammar", "sample", "marginals", "pretrain"), "read parse trees and marginals from hidden states",
           (*PROBES, "mlm/encoders.py", "run/example_sentence.py")),
     Stage("control", ("grammar", "sample", "marginals", "pretrain", "probe"), "compare the probes with random labels",
           (*PROBES, "mlm/encoders.py")),
     Stage("attention", ("grammar", "sample", "pretrain"), "measure how far attention heads look",
-          (*MODELS, "mlm/encoders.py", "parsing", "probing", "run/example_sentence.py")),
+          ("mlm/encoders.py", "parsing", "probing", "run/example_sentence.py")),
     Stage("incremental", ("grammar", "sample", "pretrain"), "compare causal models with exact inference, word by word",
-          (*MODELS, "approximation", "mlm", "parsing", "probing", "workers")),
+          ("approximation", "mlm", "parsing", "probing", "workers")),
     Stage("intervene", ("grammar", "sample", "pretrain", "probe"),
           "change what probes read and compare the models with exact counterfactuals",
-          (*MODELS, "metrics/selection.py", "approximation", "constructions", "interventions", "mlm",
+          ("metrics/selection.py", "approximation", "constructions", "interventions", "mlm",
            "parsing", "probing", "workers")),
     Stage("dynamics", ("grammar", "sample", "marginals", "pretrain", "probe", "incremental", "intervene"),
           "follow the base model, masked and causal, through its training", (*PROBES, "interventions", "mlm")),
@@ -59,7 +58,7 @@ MEASURING = (
 STAGES = (
     *MEASURING,
     Stage("verify", (*(stage.name for stage in MEASURING), EXPECTED), "judge every number and claim, write the report",
-          ("judge", "metrics", "approximation", "parsing", "probing/settings.py", "run/expected.py")),
+          ("approximation", "judge", "metrics", "parsing", "probing/settings.py", "run/expected.py")),
 )
 NAMES = tuple(stage.name for stage in STAGES)
 

@@ -14,8 +14,9 @@ from pcfg_artifact.run.expected import expected_hash, load_record, settings_hash
 from pcfg_artifact.run.refusals import scratch_bytes
 from pcfg_artifact.run.sections import Profile, as_json
 from pcfg_artifact.run.stage_folder import Manifest
-from pcfg_artifact.run.training_plan import duration, training_lines
+from pcfg_artifact.run.training_plan import training_lines
 from pcfg_artifact.system.machine import read_hardware
+from pcfg_artifact.system.progress import duration
 from pcfg_artifact.treebank.reading import source_hash
 
 # Inputs that are not stages: the trees (or the given grammar), and what verify compares with.

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import psutil
 
@@ -155,9 +155,9 @@ class Hardware:
     place: Path  # the nearest folder of the output that exists
     can_write: bool
     shared_gb: float | None
-    gpus: tuple[str, ...]  # those torch can use
-    driver: str | None  # NVIDIA's, if one is installed
-    cuda: str | None  # what torch was built for; None is a CPU build
+    gpus: tuple[str, ...] = ()  # those torch can use
+    driver: str | None = None  # NVIDIA's, if one is installed
+    cuda: str | None = None  # what torch was built for; None is a CPU build
     capabilities: tuple[tuple[int, int], ...] = ()  # of the GPUs: what code they can run
     built_for: tuple[str, ...] = ()  # what code torch holds: sm_75, .., compute_120
     gpu_memory_gb: tuple[float, ...] = ()
@@ -176,14 +176,13 @@ class Need:
 def read_hardware(out: Path) -> Hardware:
     place = next(path for path in (out.absolute(), *out.absolute().parents) if path.exists())
     driver = _driver()
-    gpus = _gpus() if driver is not None or WSL_GPU.exists() else Gpus()
-    if gpus.names and driver is None:
+    gpus = _gpus() if driver is not None or WSL_GPU.exists() else {}
+    if gpus.get("gpus") and driver is None:
         driver = UNKNOWN
     return Hardware(memory_gb=available_memory() / GB, total_memory_gb=total_memory() / GB,
                     disk_gb=shutil.disk_usage(place).free / GB, place=place, can_write=os.access(place, os.W_OK),
                     shared_gb=shutil.disk_usage(SHARED_MEMORY).total / GB if SHARED_MEMORY.is_dir() else None,
-                    gpus=gpus.names, driver=driver, cuda=gpus.cuda, capabilities=gpus.capabilities,
-                    built_for=gpus.built_for, gpu_memory_gb=gpus.memory_gb)
+                    driver=driver, **gpus)
 
 
 # ---- what would fail ------------------------------------------------------------------------------------------------
@@ -266,26 +265,17 @@ def unused_gpu(hardware: Hardware) -> str | None:
 # ---- looking at the machine -----------------------------------------------------------------------------------------
 
 
-class Gpus(NamedTuple):
-    """Those torch can use, and what it was built for."""
-
-    names: tuple[str, ...] = ()
-    cuda: str | None = None
-    capabilities: tuple[tuple[int, int], ...] = ()
-    built_for: tuple[str, ...] = ()
-    memory_gb: tuple[float, ...] = ()
-
-
-def _gpus() -> Gpus:
+def _gpus() -> dict[str, Any]:
+    """The fields of Hardware that torch knows."""
     import torch  # here, because it takes seconds, and a machine without a driver has no GPU to ask for
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a driver that is too old: said once, and better, above
-        usable = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        return Gpus(tuple(torch.cuda.get_device_name(i) for i in range(usable)), torch.version.cuda,
-                    tuple(torch.cuda.get_device_capability(i) for i in range(usable)),
-                    tuple(torch.cuda.get_arch_list()),
-                    tuple(torch.cuda.get_device_properties(i).total_memory / GB for i in range(usable)))
+        usable = range(torch.cuda.device_count() if torch.cuda.is_available() else 0)
+        return {"gpus": tuple(map(torch.cuda.get_device_name, usable)), "cuda": torch.version.cuda,
+                "capabilities": tuple(map(torch.cuda.get_device_capability, usable)),
+                "built_for": tuple(torch.cuda.get_arch_list()),
+                "gpu_memory_gb": tuple(torch.cuda.get_device_properties(i).total_memory / GB for i in usable)}
 
 
 def _driver() -> str | None:

