@@ -20,7 +20,8 @@ from pcfg_artifact.run.refusals import refuse_early
 from pcfg_artifact.run.sections import Profile, as_json
 from pcfg_artifact.run.stage_folder import Manifest
 from pcfg_artifact.system import storage
-from pcfg_artifact.system.machine import Machine, peak_memory_mb, reset_peak_memory
+from pcfg_artifact.system.gpus import are_exclusive
+from pcfg_artifact.system.machine import Machine, available_cores, peak_memory_mb, reset_peak_memory, usable_device
 from pcfg_artifact.system.progress import say
 
 # Rooms that several stages need.
@@ -87,9 +88,9 @@ def run(profile: Profile, out: Path, stages: Sequence[Stage], *, force: bool = F
     Returns the exit code: that of the verdict where verify is among the stages, else 0.
     """
     with stage_folder.lock(out):
-        about = profile.machine
-        machine = Machine.here(about.device, about.n_workers, about.n_gpus, executor, about.restarts, about.log,
-                               about.scratch)
+        about, device = profile.machine, usable_device(profile.machine.device)
+        machine = Machine(device, about.n_workers or available_cores(), about.n_gpus, executor, about.restarts,
+                          about.log, about.scratch, device == "cuda" and are_exclusive())
         n_run = 0
         for stage in stages:
             inputs = plan.input_hashes(profile, out, stage)

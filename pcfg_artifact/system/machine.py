@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import psutil
 
-from pcfg_artifact.system import cgroups, gpus
+from pcfg_artifact.system import cgroups
 
 GB = 1 << 30
 SHARED_MEMORY = Path("/dev/shm")
@@ -53,15 +53,6 @@ class Machine(NamedTuple):
     log: str | None = None  # where training repeats its progress: tensorboard
     scratch: str | None = None  # a folder for hidden states; None: that of their stage
     is_exclusive: bool = False  # whether a GPU serves one process only
-
-    @classmethod
-    def here(cls, device: str = "auto", n_workers: int | None = None, n_gpus: int | None = None,
-             executor: str | None = None, restarts: int = 0, log: str | None = None, scratch: str | None = None
-             ) -> Machine:
-        """This machine as far as it may be used: `auto` and None are decided by what there is."""
-        device = usable_device(device)
-        return cls(device, n_workers or available_cores(), n_gpus, executor, restarts, log, scratch,
-                   device == "cuda" and gpus.are_exclusive())
 
 
 def usable_device(wanted: str) -> str:

@@ -7,38 +7,16 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
+from small_run import ENVIRONMENT, SMALL, WORDS, shards_of, write_run
 
-import pcfg_artifact
 from pcfg_artifact.errors import StageError, UsageError
 from pcfg_artifact.mlm.training import TrainingState
-from pcfg_artifact.run.config import load_profile
 from pcfg_artifact.run.stage_folder import PROGRESS, StageDir
 from pcfg_artifact.system.machine import Machine
-from pcfg_artifact.system.ragged import Ragged
 from pcfg_artifact.workers import checkpoints, distributed, jobs, trainer, training_log
-
-SMALL = {"models": ("A2L1",), "causal_models": (), "width": 16, "max_length": 12, "batch_size": 8, "batch_tokens": 128,
-         "steps": 40, "schedule_steps": 80, "warmup_steps": 2, "save_every": 1000, "validate_every": 1000, "n_curve": 8,
-         "dropout": 0.1, "n_kept": 0}
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(pcfg_artifact.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
-
-
-def write_run(root: Path, machine=Machine("cpu", 2), **changes) -> StageDir:  # noqa: B008
-    """The folder of a run whose model waits to be trained."""
-    rng = np.random.default_rng(0)
-    for split, n in (("pretraining", 200), ("validation", 20)):
-        rows = Ragged.from_rows([rng.integers(0, 9, rng.integers(3, 12)) for _ in range(n)], np.uint16)
-        StageDir(root / "sample").write_ragged(f"{split}/tokens", rows)
-    out = StageDir(root / "pretrain")
-    config = dataclasses.replace(load_profile("smoke").pretrain, **{**SMALL, **changes})
-    shards = {split: root / "sample" / split / "tokens" for split in ("pretraining", "validation")}
-    jobs.write_jobs(config, tuple("abcdefghi"), shards, out, machine)
-    return out
 
 
 def config_of(out: StageDir):
@@ -129,8 +107,7 @@ def test_a_causal_model_that_fails_costs_the_others_nothing(tmp_path):
         jobs.train_models(cfg, out, Machine("cpu", 1))
     without = dataclasses.replace(cfg, causal_models=())
     finished = out.path("models/A2L1/training.json").stat().st_mtime_ns
-    shards = {split: tmp_path / "sample" / split / "tokens" for split in ("pretraining", "validation")}
-    jobs.write_jobs(without, tuple("abcdefghi"), shards, out, Machine("cpu", 1))
+    jobs.write_jobs(without, WORDS, shards_of(tmp_path), out, Machine("cpu", 1))
     jobs.train_models(without, out, Machine("cpu", 1))
     assert out.path("models/A2L1/training.json").stat().st_mtime_ns == finished
 

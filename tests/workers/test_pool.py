@@ -78,7 +78,7 @@ def test_a_worker_that_dies_is_an_error_that_says_what_to_do():
 PARENT = """
 import pathlib, sys
 from pcfg_artifact.workers.pool import run_jobs
-from test_probe_pool import sleep
+from test_pool import sleep
 if __name__ == "__main__":
     list(run_jobs(sleep, [1, 2], sys.argv[1], 2))
 """

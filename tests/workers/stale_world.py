@@ -1,4 +1,4 @@
-"""Started by torchrun from test_several_machines.py: process 1 does not see what process 0 sees on the shared disk."""
+"""Started by torchrun from test_distributed.py: process 1 does not see what process 0 sees on the shared disk."""
 
 import sys
 from pathlib import Path
