@@ -39,11 +39,6 @@ def stage_code(stage: str, rooms: tuple[str, ...]) -> dict[str, str]:
     return code_of((f"stages/{stage}.py", *EVERY_STAGE, *rooms))
 
 
-def weights_code() -> dict[str, str]:
-    """File -> hash, for all code that can change the weights of a trained model."""
-    return code_of(WEIGHTS)
-
-
 def code_of(rooms: tuple[str, ...], package: Path = PACKAGE) -> dict[str, str]:
     """Name -> hash, for folders and files of the package."""
     return {room: _hash_of(package / room) for room in rooms}

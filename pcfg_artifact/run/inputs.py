@@ -34,9 +34,6 @@ class Inputs:
     def stages(self) -> tuple[str, ...]:
         return tuple(self._folders)
 
-    def __contains__(self, stage: str) -> bool:
-        return stage in self._folders
-
     @property
     def has_treebank(self) -> bool:
         """Whether the run's grammar was learned; a given one has neither treebank text nor a second variant."""

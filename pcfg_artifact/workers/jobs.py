@@ -84,7 +84,7 @@ def write_jobs(cfg: PretrainConfig, words: tuple[str, ...], shards: Mapping[str,
     data = {shard: [storage.sha256(Path(f"{shard}.{part}.npy")) for part in Ragged._fields]
             for found in read.values() for shard in found.values()}
     settings = {key: value for key, value in asdict(cfg).items() if key not in NOT_OF_A_MODEL}
-    code = freshness.weights_code()
+    code = freshness.code_of(freshness.WEIGHTS)
     made_from = {name: storage.fingerprint([name, settings, words, [digest for shard in found.values()
                                                                     for digest in data[shard]], code])
                  for name, found in read.items()}
