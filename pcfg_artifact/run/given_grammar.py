@@ -51,13 +51,13 @@ def fitted(profile: Profile) -> Profile:
             say(f"sentences of {profile.given} are too long for the profile {profile.name}: this run is of its "
                 f"constituents of which enough have at most {longest} words (grammar.longest)")
     lengths = np.flatnonzero(sentence_lengths(grammar, longest) > 0)
-    wanted = tuple(factor * length for length in profile.construct.lengths)
+    given = tuple(factor * length for length in profile.construct.lengths)
     changed: dict[str, dict[str, Any]] = {
-        "construct": {"max_length": longest, "lengths": nearest(wanted, lengths[lengths > 1])},
+        "construct": {"max_length": longest, "lengths": nearest(given, lengths[lengths > 1])},
         "intervene": {"constructed_length": max(profile.intervene.constructed_length, longest)}}
     for name in ("probe", "incremental", "intervene"):
-        wanted = profile.stage(name).widths
-        changed.setdefault(name, {})["widths"] = nearest(wanted, constituent_widths(grammar, max(wanted)))
+        given = profile.stage(name).widths
+        changed.setdefault(name, {})["widths"] = nearest(given, constituent_widths(grammar, max(given)))
     for name, values in changed.items():
         for key, value in values.items():
             if value != (before := getattr(profile.stage(name), key)):
@@ -136,12 +136,12 @@ def constituent_widths(grammar: PCFG, widest: int) -> np.ndarray:
     return np.array([w for w in range(2, 2 * widest + 1) if can_be[w] and longer[w] >= SHARE], dtype=np.int64)
 
 
-def nearest(wanted: tuple[int, ...], possible: np.ndarray) -> tuple[int, ...]:
+def nearest(given: tuple[int, ...], possible: np.ndarray) -> tuple[int, ...]:
     """Each number by the nearest possible one, the smaller of two; every one once."""
     if not len(possible):
         raise ConfigError("the grammar's sentences are too short for the profile: none has a constituent of two words "
                           "or more beside the whole sentence; give a grammar with longer sentences")
-    return tuple(sorted({int(possible[np.abs(possible - number).argmin()]) for number in wanted}))
+    return tuple(sorted({int(possible[np.abs(possible - number).argmin()]) for number in given}))
 
 
 def _text(value: Any) -> str:

@@ -55,9 +55,9 @@ class Machine(NamedTuple):
     is_exclusive: bool = False  # whether a GPU serves one process only
 
 
-def usable_device(wanted: str) -> str:
-    if wanted != "auto":
-        return wanted
+def usable_device(device: str) -> str:
+    if device != "auto":
+        return device
     import torch  # here, because most stages never need it
 
     return "cuda" if torch.cuda.is_available() else "cpu"
@@ -96,8 +96,7 @@ def total_memory() -> int:
 
 @cache
 def can_compile() -> bool:
-    """Whether torch.compile can make GPU kernels here: by Triton, which needs a C compiler and Python's headers.
-    """
+    """Whether torch.compile can make GPU kernels here: by Triton, which needs a C compiler and Python's headers."""
     return (find_spec("triton") is not None and Path(sysconfig.get_path("include"), "Python.h").is_file()
             and bool(shutil.which(os.environ.get("CC", "cc")) or shutil.which("gcc")))
 
@@ -185,9 +184,9 @@ def machine_problems(hardware: Hardware, need: Need) -> list[str]:
     if hardware.memory_gb < LEAST_MEMORY_GB:
         problems.append(f"{hardware.memory_gb:.1f} GB of memory free, {LEAST_MEMORY_GB:g} GB needed at least; close "
                         f"other programs or give the container more")
-    wanted = need.disk_gb + LEAST_DISK_GB
-    if hardware.disk_gb < wanted:
-        problems.append(f"{hardware.disk_gb:.1f} GB free at {hardware.place}, {wanted:.1f} GB needed; free space or "
+    needed_gb = need.disk_gb + LEAST_DISK_GB
+    if hardware.disk_gb < needed_gb:
+        problems.append(f"{hardware.disk_gb:.1f} GB free at {hardware.place}, {needed_gb:.1f} GB needed; free space or "
                         f"pass another --out")
     if not hardware.can_write:
         problems.append(f"{hardware.place} cannot be written by this user; pass another --out, or in a container mount "

@@ -77,8 +77,8 @@ class MaskedWords:
 
     def loss_above_optimum(self, folder: Path, device: str) -> Metric:
         """Nats per masked word, on the same words as the exact prediction."""
-        said = predictions(load_masked_lm(folder)[0].to(device), self.sentences, BATCH_TOKENS)
-        return mean_excess(said, self.exact, [one.words[one.positions] for one in self.sentences])
+        predicted = predictions(load_masked_lm(folder)[0].to(device), self.sentences, BATCH_TOKENS)
+        return mean_excess(predicted, self.exact, [one.words[one.positions] for one in self.sentences])
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,16 +90,16 @@ class NextWordsAndEnd:
 
     def loss_above_optimum(self, folder: Path, device: str) -> Metric:
         """Nats per word and end."""
-        said = next_word_predictions(load_causal_lm(folder)[0].to(device), self.sentences, BATCH_TOKENS)
-        return mean_excess(said, self.exact, [with_end(ids, exact.shape[1] - 1)
-                                              for ids, exact in zip(self.sentences, self.exact, strict=True)])
+        predicted = next_word_predictions(load_causal_lm(folder)[0].to(device), self.sentences, BATCH_TOKENS)
+        targets = [with_end(ids, exact.shape[1] - 1) for ids, exact in zip(self.sentences, self.exact, strict=True)]
+        return mean_excess(predicted, self.exact, targets)
 
 
-def mean_excess(said: Iterable[tuple[int, np.ndarray]], exact: Sequence[np.ndarray],
+def mean_excess(predicted: Iterable[tuple[int, np.ndarray]], exact: Sequence[np.ndarray],
                 targets: Sequence[np.ndarray]) -> Metric:
-    """Mean loss of what a model says of sentence s, in any order, above that of the exact distribution."""
+    """Mean loss of what a model predicts in sentence s, in any order, above that of the exact distribution."""
     sentence, excess = [], []
-    for s, log_probs in said:
+    for s, log_probs in predicted:
         gap = Gap.between(log_probs, exact[s], targets[s])
         sentence.append(np.full(len(targets[s]), s))
         excess.append(gap.model - gap.exact)
