@@ -186,9 +186,10 @@ def one_fit(name: str, probe: Any, profile: Profile, rank: Rank) -> str:
     labels = rng.integers(0, N_LABELS, N_STATES)
     before = clock(rank.device)
     seeds = range(profile.probe.n_seeds if probe.has_seeds else 1)
-    predicted = probe.fit(x, labels, tuple(seeds), device=rank.device, overwrite_x=True).predict(x[:10])
+    device = rank.device if probe.uses_gpu else "cpu"
+    predicted = probe.fit(x, labels, tuple(seeds), device=device, overwrite_x=True).predict(x[:10])
     if not np.isfinite(np.asarray(predicted, float)).all():
-        raise StageError(f"a fit of the probe {name} on {rank.device} predicts what is no number")
+        raise StageError(f"a fit of the probe {name} on {device} predicts what is no number")
     return f"a fit of the probe {name} on {N_STATES:,} states: {clock(rank.device) - before:.1f} s"
 
 
