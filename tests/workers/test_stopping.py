@@ -162,19 +162,25 @@ def test_a_follower_without_a_leader_ends_at_its_deadline(quick, tmp_path):
         distributed.follow(tmp_path, lambda line: None, deadline=1.0)
 
 
-@pytest.mark.parametrize("how", ["fails", "dies"])
-def test_a_follower_ends_with_its_leader(quick, tmp_path, how):
+@pytest.mark.parametrize(("how", "deadline", "said"), [
+    ("raise SystemExit(1)", 60.0, "failed or was stopped"), ("os._exit(1)", 8.0, "gave no sign for 8 s")])
+def test_a_follower_ends_with_its_leader(quick, tmp_path, how, deadline, said):
+    """The leader ends when the follower has begun to watch it."""
     write_run(tmp_path)
+    watched = tmp_path / "watched"
     leader = ("import os, sys, time; from pathlib import Path; from pcfg_artifact.workers import distributed as d\n"
               "d.BEAT_SECONDS = 0.1\n"
-              "with d.leading(Path(sys.argv[1])):\n    time.sleep(1.5)\n    "
-              + ("raise SystemExit(1)" if how == "fails" else "os._exit(1)"))
-    started = time.monotonic()
-    with subprocess.Popen([sys.executable, "-c", leader, str(tmp_path)], env={**ENVIRONMENT, **os.environ,
-                                                                           "PYTHONPATH": ENVIRONMENT["PYTHONPATH"]}):
-        said = "failed or was stopped" if how == "fails" else "gave no sign for 8 s"
-        with pytest.raises(StageError, match=said):
-            distributed.follow(tmp_path, lambda line: None, deadline=8.0)
+              f"with d.leading(Path(sys.argv[1])):\n    while not Path({str(watched)!r}).exists():\n"
+              f"        time.sleep(0.05)\n    {how}")
+    environment = {**ENVIRONMENT, **os.environ, "PYTHONPATH": ENVIRONMENT["PYTHONPATH"]}
+    with subprocess.Popen([sys.executable, "-c", leader, str(tmp_path)], env=environment) as process:
+        try:
+            until((tmp_path / distributed.LEADER).is_file)
+            started = time.monotonic()
+            with pytest.raises(StageError, match=said):
+                distributed.follow(tmp_path, lambda line: watched.touch(), deadline)
+        finally:
+            process.kill()
     assert time.monotonic() - started < 25
 
 
