@@ -21,9 +21,8 @@ from pcfg_artifact.probing.settings import EOS, TREEBANK
 from pcfg_artifact.probing.standardisation import Standardisation
 from pcfg_artifact.probing.tasks import Task, span_task, tree_task
 from pcfg_artifact.run.corpora import read_corpora
-from pcfg_artifact.run.inputs import Inputs
+from pcfg_artifact.run.inputs import Inputs, model_folders
 from pcfg_artifact.run.stage_folder import MANIFEST
-from pcfg_artifact.run.trained_models import model_folders
 
 N_TRAIN, N_TEST, WIDTHS = 100, 500, (2, 5)  # treebank sentences; of the spans whose marginals are asked for
 ITERATIONS = 5_000  # of either solver, at most: enough for both to stop by themselves

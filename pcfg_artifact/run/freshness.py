@@ -23,8 +23,8 @@ PACKAGE = Path(__file__).parents[1]
 VERSIONED = ("numpy", "scipy", "numba", "torch", "transformers", "scikit-learn", "pandas", "datasets")
 NOT_DONE = "not done yet"  # why a stage runs that has never run
 # What every stage depends on.  run/sections.py is not among it: a stage's section is compared by value.
-EVERY_STAGE = ("errors.py", "system", "metrics/schema.py", "treebank", "grammar", "run/inputs.py",
-               "run/stage_folder.py")
+EVERY_STAGE = ("errors.py", "system", "metrics/schema.py", "metrics/models.py", "treebank", "grammar",
+               "run/inputs.py", "run/stage_folder.py")
 # What can change the weights of a trained model: single files, since training again takes hours.
 WEIGHTS = (*(f"mlm/{name}.py" for name in (
     "data", "forward", "gpt2", "model", "objectives", "optimisers", "packing", "tokenizer", "training")),
@@ -37,11 +37,6 @@ WEIGHTS = (*(f"mlm/{name}.py" for name in (
 def stage_code(stage: str, rooms: tuple[str, ...]) -> dict[str, str]:
     """Room -> hash, for all code that a stage depends on."""
     return code_of((f"stages/{stage}.py", *EVERY_STAGE, *rooms))
-
-
-def weights_code() -> dict[str, str]:
-    """File -> hash, for all code that can change the weights of a trained model."""
-    return code_of(WEIGHTS)
 
 
 def code_of(rooms: tuple[str, ...], package: Path = PACKAGE) -> dict[str, str]:

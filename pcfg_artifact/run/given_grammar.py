@@ -55,13 +55,13 @@ def fitted(profile: Profile) -> Profile:
             say(f"sentences of {profile.given} are too long for the profile {profile.name}: this run is of its "
                 f"constituents of which enough have at most {longest} words (grammar.longest)")
     lengths = np.flatnonzero(yields[:longest + 1] @ grammar.root > 0)
-    wanted = tuple(factor * length for length in profile.construct.lengths)
+    given = tuple(factor * length for length in profile.construct.lengths)
     changed: dict[str, dict[str, Any]] = {
-        "construct": {"max_length": longest, "lengths": nearest(wanted, lengths[lengths > 1])},
+        "construct": {"max_length": longest, "lengths": nearest(given, lengths[lengths > 1])},
         "intervene": {"constructed_length": max(profile.intervene.constructed_length, longest)}}
-    for name, wanted in widths.items():
-        possible = constituent_widths(grammar, yields[:2 * max(wanted) + 1])
-        changed.setdefault(name, {})["widths"] = nearest(wanted, possible)
+    for name, given in widths.items():
+        possible = constituent_widths(grammar, yields[:2 * max(given) + 1])
+        changed.setdefault(name, {})["widths"] = nearest(given, possible)
     for name, values in changed.items():
         for key, value in values.items():
             if value != (before := getattr(profile.stage(name), key)):
@@ -137,12 +137,12 @@ def constituent_widths(grammar: PCFG, yields: np.ndarray) -> np.ndarray:
     return np.array([w for w in range(2, len(yields)) if can_be[w] and longer[w] >= SHARE], dtype=np.int64)
 
 
-def nearest(wanted: tuple[int, ...], possible: np.ndarray) -> tuple[int, ...]:
+def nearest(given: tuple[int, ...], possible: np.ndarray) -> tuple[int, ...]:
     """Each number by the nearest possible one, the smaller of two; every one once."""
     if not len(possible):
         raise ConfigError("the grammar's sentences are too short for the profile: none has a constituent of two words "
                           "or more beside the whole sentence; give a grammar with longer sentences")
-    return tuple(sorted({int(possible[np.abs(possible - number).argmin()]) for number in wanted}))
+    return tuple(sorted({int(possible[np.abs(possible - number).argmin()]) for number in given}))
 
 
 def _text(value: Any) -> str:

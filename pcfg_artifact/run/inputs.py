@@ -1,4 +1,4 @@
-"""What a stage reads: the verified folders of earlier stages, and the values in them that many stages want."""
+"""What a stage reads: the verified folders of earlier stages, and the values and models in them that many want."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from pathlib import Path
 from pcfg_artifact.errors import StageError
 from pcfg_artifact.grammar.pcfg import PCFG
 from pcfg_artifact.grammar.sampling import SampledTrees
+from pcfg_artifact.metrics.models import CAUSAL, is_trained
 from pcfg_artifact.metrics.schema import GIVEN
 from pcfg_artifact.run.stage_folder import Folder
+from pcfg_artifact.system import storage
 from pcfg_artifact.system.ragged import Ragged
 from pcfg_artifact.treebank.binarise import VARIANTS, unbinarise
 from pcfg_artifact.treebank.brackets import parse_trees
@@ -31,9 +33,6 @@ class Inputs:
 
     def stages(self) -> tuple[str, ...]:
         return tuple(self._folders)
-
-    def __contains__(self, stage: str) -> bool:
-        return stage in self._folders
 
     @property
     def has_treebank(self) -> bool:
@@ -64,3 +63,26 @@ class Inputs:
     def sampled_trees(self, split: str) -> SampledTrees:
         """The sampled binary trees of a split whose trees are stored (all but pretraining)."""
         return SampledTrees(self.pcfg(), self["sample"].ragged(f"{split}/rules"), n_rejected=0)
+
+
+# ---- models in the folder of the stage `pretrain` --------------------------------------------------------------------
+
+
+def model_folders(pretrain: Folder, *, is_causal: bool = False) -> dict[str, Path]:
+    """Every masked model of a finished stage `pretrain` by name, or every causal one."""
+    return {path.parent.name: path.parent for path in sorted(pretrain.root.glob("models/*/config.json"))
+            if is_trained(path.parent.name, CAUSAL) is is_causal}
+
+
+def untrained_folder(pretrain: Folder, name: str) -> Path:
+    """A model of the stage as it was before its first step."""
+    return pretrain.path(f"untrained/{name}")
+
+
+def kept_folders(pretrain: Folder, name: str) -> dict[int, Path]:
+    """Step -> folder of a model, from before its first step to its last."""
+    training = storage.read_sealed_json(pretrain.path(f"models/{name}/training.json"))
+    steps = {int(folder.removeprefix("step-")): pretrain.path(f"kept/{name}/{folder}")
+             for folder in training["kept_sha256"]}
+    return {0: untrained_folder(pretrain, name), **dict(sorted(steps.items())),
+            len(training["losses"]): pretrain.path(f"models/{name}")}

@@ -20,16 +20,16 @@ from pcfg_artifact.run.refusals import refuse_early
 from pcfg_artifact.run.sections import Profile, as_json
 from pcfg_artifact.run.stage_folder import Manifest
 from pcfg_artifact.system import storage
-from pcfg_artifact.system.machine import Machine, peak_memory_mb, reset_peak_memory
+from pcfg_artifact.system.gpus import are_exclusive
+from pcfg_artifact.system.machine import Machine, available_cores, peak_memory_mb, reset_peak_memory, usable_device
 from pcfg_artifact.system.progress import say
 
 # Rooms that several stages need.
-MODELS = ("metrics/models.py", "run/trained_models.py")
-PROBES = (*MODELS, "metrics/selection.py", "parsing", "probing", "run/corpora.py", "workers")
+PROBES = ("metrics/selection.py", "parsing", "probing", "run/corpora.py", "workers")
 
 MEASURING = (
     Stage("grammar", (TREEBANK,), "learn the PCFG from the treebank, or take the given one",
-          ("run/given_grammar.py",)),
+          ("parsing", "run/given_grammar.py")),
     Stage("sample", ("grammar",), "draw sentences and trees from it", ("workers/shards.py",)),
     Stage("marginals", ("grammar", "sample"), "run Inside-Outside: span marginals, trees, the optimum of masked words",
           ("approximation", "parsing", "probing/settings.py", "workers/distributed.py", "workers/launch.py",
@@ -39,19 +39,19 @@ MEASURING = (
     Stage("construct", ("grammar", "sample"), "build the transformers of the theorems and compare their charts",
           ("approximation", "constructions", "parsing", "run/example_sentence.py")),
     Stage("pretrain", ("grammar", "sample"), "train language models on the sentences, masked and causal",
-          (*MODELS, "approximation", "mlm", "parsing", "workers"),
+          ("approximation", "mlm", "parsing", "workers"),
           keeps=("models", "untrained", "kept", "scratch", stage_folder.PROGRESS)),
     Stage("probe", ("grammar", "sample", "marginals", "pretrain"), "read parse trees and marginals from hidden states",
           (*PROBES, "mlm/encoders.py", "run/example_sentence.py")),
     Stage("control", ("grammar", "sample", "marginals", "pretrain", "probe"), "compare the probes with random labels",
           (*PROBES, "mlm/encoders.py")),
     Stage("attention", ("grammar", "sample", "pretrain"), "measure how far attention heads look",
-          (*MODELS, "mlm/encoders.py", "parsing", "probing", "run/example_sentence.py")),
+          ("mlm/encoders.py", "parsing", "probing", "run/example_sentence.py")),
     Stage("incremental", ("grammar", "sample", "pretrain"), "compare causal models with exact inference, word by word",
-          (*MODELS, "approximation", "mlm", "parsing", "probing", "workers")),
+          ("approximation", "mlm", "parsing", "probing", "workers")),
     Stage("intervene", ("grammar", "sample", "pretrain", "probe"),
           "change what probes read and compare the models with exact counterfactuals",
-          (*MODELS, "metrics/selection.py", "approximation", "constructions", "interventions", "mlm",
+          ("metrics/selection.py", "approximation", "constructions", "interventions", "mlm",
            "parsing", "probing", "workers")),
     Stage("dynamics", ("grammar", "sample", "marginals", "pretrain", "probe", "incremental", "intervene"),
           "follow the base model, masked and causal, through its training", (*PROBES, "interventions", "mlm")),
@@ -59,7 +59,7 @@ MEASURING = (
 STAGES = (
     *MEASURING,
     Stage("verify", (*(stage.name for stage in MEASURING), EXPECTED), "judge every number and claim, write the report",
-          ("judge", "metrics", "approximation", "parsing", "probing/settings.py", "run/expected.py")),
+          ("approximation", "judge", "metrics", "parsing", "probing/settings.py", "run/expected.py")),
 )
 NAMES = tuple(stage.name for stage in STAGES)
 
@@ -88,9 +88,9 @@ def run(profile: Profile, out: Path, stages: Sequence[Stage], *, force: bool = F
     Returns the exit code: that of the verdict where verify is among the stages, else 0.
     """
     with stage_folder.lock(out):
-        about = profile.machine
-        machine = Machine.here(about.device, about.n_workers, about.n_gpus, executor, about.restarts, about.log,
-                               about.scratch)
+        about, device = profile.machine, usable_device(profile.machine.device)
+        machine = Machine(device, about.n_workers or available_cores(), about.n_gpus, executor, about.restarts,
+                          about.log, about.scratch, device == "cuda" and are_exclusive())
         n_run = 0
         for stage in stages:
             inputs = plan.input_hashes(profile, out, stage)

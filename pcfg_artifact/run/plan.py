@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,8 +14,9 @@ from pcfg_artifact.run.expected import expected_hash, load_record, settings_hash
 from pcfg_artifact.run.refusals import scratch_bytes
 from pcfg_artifact.run.sections import Profile, as_json
 from pcfg_artifact.run.stage_folder import Manifest
-from pcfg_artifact.run.training_plan import duration, training_lines
+from pcfg_artifact.run.training_plan import training_lines
 from pcfg_artifact.system.machine import read_hardware
+from pcfg_artifact.system.progress import duration
 from pcfg_artifact.treebank.reading import source_hash
 
 # Inputs that are not stages: the trees (or the given grammar), and what verify compares with.
@@ -33,17 +34,9 @@ class Stage:
     keeps: tuple[str, ...] = ()  # parts of its folder that a change of its config or code need not concern
 
 
-@dataclass(frozen=True)
-class PlannedStage:
-    """One line of the plan; without a reason to run the stage is skipped."""
-
-    stage: Stage
-    reason: str | None
-
-
-def plan(profile: Profile, out: Path, stages: Sequence[Stage], *, force: bool = False) -> list[PlannedStage]:
-    """What a run would do, without doing it."""
-    planned: list[PlannedStage] = []
+def reasons_to_run(profile: Profile, out: Path, stages: Sequence[Stage], *, force: bool = False
+                   ) -> Iterator[tuple[Stage, str | None]]:
+    """Why each stage would run, None where it would be skipped."""
     pending: set[str] = set()
     for stage in stages:
         upstream = sorted(pending & set(stage.reads))
@@ -59,8 +52,7 @@ def plan(profile: Profile, out: Path, stages: Sequence[Stage], *, force: bool = 
                 reason = f"cannot run yet: {error}"
         if reason:
             pending.add(stage.name)
-        planned.append(PlannedStage(stage, reason))
-    return planned
+        yield stage, reason
 
 
 def why_run(profile: Profile, out: Path, stage: Stage, inputs: dict[str, str]) -> str | None:
@@ -100,13 +92,13 @@ def describe(profile: Profile, out: Path, stages: Sequence[Stage], *, force: boo
     lines = [f"profile {profile.name}, {origin}, output {out}",
              f"{'stage':<12} {'action':<7} {'time':>9} {'disk':>9}  reason"]
     total_seconds = total_megabytes = 0.0
-    for planned in plan(profile, out, stages, force=force):
-        seconds, megabytes = profile.cost[planned.stage.name]
-        if planned.reason:
+    for stage, reason in reasons_to_run(profile, out, stages, force=force):
+        seconds, megabytes = profile.cost[stage.name]
+        if reason:
             total_seconds += seconds
             total_megabytes += megabytes
-        lines.append(f"{planned.stage.name:<12} {'run' if planned.reason else 'skip':<7} {duration(seconds):>9} "
-                     f"{megabytes:>6,.0f} MB  {planned.reason or 'done: same code, same config, same inputs'}")
+        lines.append(f"{stage.name:<12} {'run' if reason else 'skip':<7} {duration(seconds):>9} "
+                     f"{megabytes:>6,.0f} MB  {reason or 'done: same code, same config, same inputs'}")
     lines.append(f"{'to do':<12} {'':<7} {duration(total_seconds):>9} {total_megabytes:>6,.0f} MB  "
                  f"estimated for the profile as it stands, on {profile.cost['machine']}")
     if any(stage.name == "pretrain" for stage in stages):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import fcntl
-import math
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -81,11 +80,6 @@ def read_csv(path: Path) -> list[dict[str, str]]:
     except FileNotFoundError as error:
         raise CorruptArtifact(f"{path} is missing; run the stage that writes it again") from error
     return list(csv.DictReader(line for line in text.splitlines() if line and not line.startswith("#")))
-
-
-def finite_or_none(value: float) -> float | None:
-    """For JSON, which has no NaN or infinity."""
-    return float(value) if math.isfinite(value) else None
 
 
 # ---- stage folders --------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any
 from pcfg_artifact.run.sections import Profile
 from pcfg_artifact.system import gpus, machine
 from pcfg_artifact.system.machine import Hardware, Need, training_processes
+from pcfg_artifact.system.progress import duration
 
 USABLE = 0.95  # of a GPU's memory: the rest is lost between the pieces
 MB_IN_GB = machine.GB / 1e6
@@ -102,9 +103,3 @@ def memory_problems(profile: Profile, hardware: Hardware) -> list[str]:
             problems.append(f"{name} would take {one.megabytes / MB_IN_GB:.1f} GB with micro-batches of {tokens:,} "
                             f"tokens, and a GPU here ({aim.gpu.name}) has {aim.memory_gb:.1f} GB; {advice}")
     return problems
-
-
-def duration(seconds: float) -> str:
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

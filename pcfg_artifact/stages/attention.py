@@ -13,10 +13,9 @@ from pcfg_artifact.mlm.encoders import load_encoder
 from pcfg_artifact.probing.attention_heads import attention_maps, head_statistics
 from pcfg_artifact.probing.settings import SAMPLED, TREEBANK, Text
 from pcfg_artifact.run.example_sentence import example_trees
-from pcfg_artifact.run.inputs import Inputs
+from pcfg_artifact.run.inputs import Inputs, model_folders
 from pcfg_artifact.run.sections import AttentionConfig
 from pcfg_artifact.run.stage_folder import StageDir
-from pcfg_artifact.run.trained_models import model_folders
 from pcfg_artifact.system.machine import Machine
 from pcfg_artifact.system.progress import progress
 

@@ -14,10 +14,9 @@ from pcfg_artifact.probing.control_tasks import control_metrics, sensitivity_met
 from pcfg_artifact.probing.settings import settings_of
 from pcfg_artifact.probing.tasks import Task, control_span_task, control_tree_task, run_task
 from pcfg_artifact.run.corpora import read_corpora
-from pcfg_artifact.run.inputs import Inputs
+from pcfg_artifact.run.inputs import Inputs, model_folders
 from pcfg_artifact.run.sections import ControlConfig, ProbeConfig
 from pcfg_artifact.run.stage_folder import StageDir
-from pcfg_artifact.run.trained_models import model_folders
 from pcfg_artifact.system.machine import Machine
 from pcfg_artifact.system.progress import progress
 from pcfg_artifact.workers.pool import device_of

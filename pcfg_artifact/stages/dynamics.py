@@ -31,22 +31,21 @@ from pcfg_artifact.probing.probes import build_probes, shown_probe
 from pcfg_artifact.probing.reading_probe import OF_TREE, RELATIVE_DEPTH
 from pcfg_artifact.probing.settings import EOS, settings_of
 from pcfg_artifact.run.corpora import read_corpora
-from pcfg_artifact.run.inputs import Inputs
+from pcfg_artifact.run.inputs import Inputs, kept_folders, model_folders
 from pcfg_artifact.run.sections import DynamicsConfig
 from pcfg_artifact.run.stage_folder import Folder, StageDir
-from pcfg_artifact.run.trained_models import causal_folders, kept_folders
 from pcfg_artifact.system.machine import Machine
 from pcfg_artifact.system.progress import progress
 from pcfg_artifact.system.threads import ordered_map
-from pcfg_artifact.workers.checkpoint_jobs import (
+from pcfg_artifact.workers.model_jobs import (
     Checkpoint,
     CheckpointContext,
     Followed,
+    InterventionContext,
     MaskedWords,
     NextWordsAndEnd,
     measure_checkpoint,
 )
-from pcfg_artifact.workers.intervention_jobs import InterventionContext
 from pcfg_artifact.workers.pool import n_processes, run_jobs
 
 HALF_WAY = ("excess", "sentence_f1", "pearson")  # the measures of which the half-way step is told
@@ -80,7 +79,8 @@ def build_context(cfg: DynamicsConfig, inputs: Inputs, machine: Machine) -> Chec
     best = best_layer(inputs["probe"], table="parsing", model=base, probe=shown_probe(LINEAR, probe["probes"]),
                       setting=setting.name, input=EOS, convention="PB", metric="sentence_f1")
     followed = {base: Followed(masked_words(cfg, grammar, inputs, machine, options), train, test, best, interventions)}
-    for causal in (name for name in causal_folders(inputs["pretrain"]) if masked_counterpart(name) == base):
+    causal_models = model_folders(inputs["pretrain"], is_causal=True)
+    for causal in (name for name in causal_models if masked_counterpart(name) == base):
         followed[causal] = Followed(words_ahead(cfg, grammar, inputs, machine, options),
                                     scored_so_far(grammar, train, machine), scored_so_far(grammar, test, machine),
                                     # `probe` reads no causal models, `incremental` reads their relative depths.

@@ -53,10 +53,9 @@ from pcfg_artifact.probing.reading_probe import (
 )
 from pcfg_artifact.probing.representations import word_rows
 from pcfg_artifact.probing.settings import SAMPLED
-from pcfg_artifact.run.inputs import Inputs
+from pcfg_artifact.run.inputs import Inputs, model_folders, untrained_folder
 from pcfg_artifact.run.sections import IncrementalConfig
 from pcfg_artifact.run.stage_folder import StageDir
-from pcfg_artifact.run.trained_models import causal_folders, model_folders, untrained_folder
 from pcfg_artifact.system.machine import Machine
 from pcfg_artifact.system.progress import progress
 from pcfg_artifact.system.threads import ordered_map
@@ -116,7 +115,7 @@ def judged_models(cfg: IncrementalConfig, grammar: PCFG, inputs: Inputs, out: St
                                      for s, ids in zip(chosen, words, strict=True)])
     unigram_loss = unigram_next_word_loss(grammar, unigram(grammar), words)
     models = {}
-    for name, folder in causal_folders(inputs["pretrain"]).items():
+    for name, folder in model_folders(inputs["pretrain"], is_causal=True).items():
         model, tokenizer = load_causal_lm(folder)
         check_vocabulary(tokenizer, grammar.words, str(folder))
         models[name] = model.to(machine.device)
@@ -160,7 +159,7 @@ def read_text(cfg: IncrementalConfig, inputs: Inputs, split: str, n: int) -> Sam
 def probed_folders(inputs: Inputs) -> dict[str, Path]:
     """Every causal model, its untrained twin, and the masked model of the same shape where the run has one."""
     masked, found = model_folders(inputs["pretrain"]), {}
-    for name, folder in causal_folders(inputs["pretrain"]).items():
+    for name, folder in model_folders(inputs["pretrain"], is_causal=True).items():
         found[name] = folder
         found[untrained(name)] = untrained_folder(inputs["pretrain"], name)
         counterpart = masked_counterpart(name)

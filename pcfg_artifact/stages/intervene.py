@@ -14,13 +14,12 @@ from pcfg_artifact.metrics.models import middle_layer, untrained
 from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.parsing.engine import EngineOptions
 from pcfg_artifact.probing.probes import build_probes
-from pcfg_artifact.run.inputs import Inputs
+from pcfg_artifact.run.inputs import Inputs, model_folders, untrained_folder
 from pcfg_artifact.run.sections import InterveneConfig, as_json
 from pcfg_artifact.run.stage_folder import StageDir
-from pcfg_artifact.run.trained_models import model_folders, untrained_folder
 from pcfg_artifact.system.machine import Machine, single_thread
 from pcfg_artifact.system.progress import progress
-from pcfg_artifact.workers.intervention_jobs import InterventionContext, LayerJob, intervene_on_layer
+from pcfg_artifact.workers.model_jobs import InterventionContext, LayerJob, intervene_on_layer
 from pcfg_artifact.workers.pool import n_processes, run_jobs
 
 

@@ -33,10 +33,9 @@ from pcfg_artifact.mlm.objectives import config_of
 from pcfg_artifact.mlm.tokenizer import check_vocabulary
 from pcfg_artifact.parsing.gpu.arithmetic import stage_options
 from pcfg_artifact.parsing.masks import NAMED_MASKS, Masking
-from pcfg_artifact.run.inputs import Inputs
+from pcfg_artifact.run.inputs import Inputs, kept_folders
 from pcfg_artifact.run.sections import PretrainConfig
 from pcfg_artifact.run.stage_folder import RaggedWriter, StageDir
-from pcfg_artifact.run.trained_models import kept_folders
 from pcfg_artifact.system import storage
 from pcfg_artifact.system.machine import Machine
 from pcfg_artifact.system.progress import progress

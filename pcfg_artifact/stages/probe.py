@@ -20,10 +20,9 @@ from pcfg_artifact.probing.settings import EOS, MARGINAL_PROBE, TREE_PROBE, sett
 from pcfg_artifact.probing.tasks import ROWS, Task, nary_tree_task, run_task, span_task, tree_task, window_tasks
 from pcfg_artifact.run.corpora import read_corpora, unscored_corpus
 from pcfg_artifact.run.example_sentence import example_trees
-from pcfg_artifact.run.inputs import Inputs
+from pcfg_artifact.run.inputs import Inputs, model_folders, untrained_folder
 from pcfg_artifact.run.sections import ProbeConfig, as_json
 from pcfg_artifact.run.stage_folder import StageDir
-from pcfg_artifact.run.trained_models import model_folders, untrained_folder
 from pcfg_artifact.system.machine import Machine
 from pcfg_artifact.system.progress import progress
 from pcfg_artifact.system.random_streams import stream

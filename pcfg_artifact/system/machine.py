@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import psutil
 
-from pcfg_artifact.system import cgroups, gpus
+from pcfg_artifact.system import cgroups
 
 GB = 1 << 30
 SHARED_MEMORY = Path("/dev/shm")
@@ -54,24 +54,15 @@ class Machine(NamedTuple):
     scratch: str | None = None  # a folder for hidden states; None: that of their stage
     is_exclusive: bool = False  # whether a GPU serves one process only
 
-    @classmethod
-    def here(cls, device: str = "auto", n_workers: int | None = None, n_gpus: int | None = None,
-             executor: str | None = None, restarts: int = 0, log: str | None = None, scratch: str | None = None
-             ) -> Machine:
-        """This machine as far as it may be used: `auto` and None are decided by what there is."""
-        device = usable_device(device)
-        return cls(device, n_workers or available_cores(), n_gpus, executor, restarts, log, scratch,
-                   device == "cuda" and gpus.are_exclusive())
-
 
 def has_torch() -> bool:
     """Whether torch is installed: without it there is no model to train or to run, and no GPU is used."""
     return find_spec("torch") is not None
 
 
-def usable_device(wanted: str) -> str:
-    if wanted != "auto" or not has_torch():
-        return "cpu" if wanted == "auto" else wanted
+def usable_device(device: str) -> str:
+    if device != "auto" or not has_torch():
+        return "cpu" if device == "auto" else device
     import torch  # here, because most stages never need it
 
     return "cuda" if torch.cuda.is_available() else "cpu"
@@ -110,8 +101,7 @@ def total_memory() -> int:
 
 @cache
 def can_compile() -> bool:
-    """Whether torch.compile can make GPU kernels here: by Triton, which needs a C compiler and Python's headers.
-    """
+    """Whether torch.compile can make GPU kernels here: by Triton, which needs a C compiler and Python's headers."""
     return (find_spec("triton") is not None and Path(sysconfig.get_path("include"), "Python.h").is_file()
             and bool(shutil.which(os.environ.get("CC", "cc")) or shutil.which("gcc")))
 
@@ -160,9 +150,9 @@ class Hardware:
     place: Path  # the nearest folder of the output that exists
     can_write: bool
     shared_gb: float | None
-    gpus: tuple[str, ...]  # those torch can use
-    driver: str | None  # NVIDIA's, if one is installed
-    cuda: str | None  # what torch was built for; None is a CPU build
+    gpus: tuple[str, ...] = ()  # those torch can use
+    driver: str | None = None  # NVIDIA's, if one is installed
+    cuda: str | None = None  # what torch was built for; None is a CPU build
     capabilities: tuple[tuple[int, int], ...] = ()  # of the GPUs: what code they can run
     built_for: tuple[str, ...] = ()  # what code torch holds: sm_75, .., compute_120
     gpu_memory_gb: tuple[float, ...] = ()
@@ -181,14 +171,13 @@ class Need:
 def read_hardware(out: Path) -> Hardware:
     place = next(path for path in (out.absolute(), *out.absolute().parents) if path.exists())
     driver = _driver()
-    gpus = _gpus() if has_torch() and (driver is not None or WSL_GPU.exists()) else Gpus()
-    if gpus.names and driver is None:
+    gpus = _gpus() if has_torch() and (driver is not None or WSL_GPU.exists()) else {}
+    if gpus.get("gpus") and driver is None:
         driver = UNKNOWN
     return Hardware(memory_gb=available_memory() / GB, total_memory_gb=total_memory() / GB,
                     disk_gb=shutil.disk_usage(place).free / GB, place=place, can_write=os.access(place, os.W_OK),
                     shared_gb=shutil.disk_usage(SHARED_MEMORY).total / GB if SHARED_MEMORY.is_dir() else None,
-                    gpus=gpus.names, driver=driver, cuda=gpus.cuda, capabilities=gpus.capabilities,
-                    built_for=gpus.built_for, gpu_memory_gb=gpus.memory_gb)
+                    driver=driver, **gpus)
 
 
 # ---- what would fail ------------------------------------------------------------------------------------------------
@@ -200,9 +189,9 @@ def machine_problems(hardware: Hardware, need: Need) -> list[str]:
     if hardware.memory_gb < LEAST_MEMORY_GB:
         problems.append(f"{hardware.memory_gb:.1f} GB of memory free, {LEAST_MEMORY_GB:g} GB needed at least; close "
                         f"other programs or give the container more")
-    wanted = need.disk_gb + LEAST_DISK_GB
-    if hardware.disk_gb < wanted:
-        problems.append(f"{hardware.disk_gb:.1f} GB free at {hardware.place}, {wanted:.1f} GB needed; free space or "
+    needed_gb = need.disk_gb + LEAST_DISK_GB
+    if hardware.disk_gb < needed_gb:
+        problems.append(f"{hardware.disk_gb:.1f} GB free at {hardware.place}, {needed_gb:.1f} GB needed; free space or "
                         f"pass another --out")
     if not hardware.can_write:
         problems.append(f"{hardware.place} cannot be written by this user; pass another --out, or in a container mount "
@@ -271,26 +260,17 @@ def unused_gpu(hardware: Hardware) -> str | None:
 # ---- looking at the machine -----------------------------------------------------------------------------------------
 
 
-class Gpus(NamedTuple):
-    """Those torch can use, and what it was built for."""
-
-    names: tuple[str, ...] = ()
-    cuda: str | None = None
-    capabilities: tuple[tuple[int, int], ...] = ()
-    built_for: tuple[str, ...] = ()
-    memory_gb: tuple[float, ...] = ()
-
-
-def _gpus() -> Gpus:
+def _gpus() -> dict[str, Any]:
+    """The fields of Hardware that torch knows."""
     import torch  # here, because it takes seconds, and a machine without a driver has no GPU to ask for
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a driver that is too old: said once, and better, above
-        usable = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        return Gpus(tuple(torch.cuda.get_device_name(i) for i in range(usable)), torch.version.cuda,
-                    tuple(torch.cuda.get_device_capability(i) for i in range(usable)),
-                    tuple(torch.cuda.get_arch_list()),
-                    tuple(torch.cuda.get_device_properties(i).total_memory / GB for i in range(usable)))
+        usable = range(torch.cuda.device_count() if torch.cuda.is_available() else 0)
+        return {"gpus": tuple(map(torch.cuda.get_device_name, usable)), "cuda": torch.version.cuda,
+                "capabilities": tuple(map(torch.cuda.get_device_capability, usable)),
+                "built_for": tuple(torch.cuda.get_arch_list()),
+                "gpu_memory_gb": tuple(torch.cuda.get_device_properties(i).total_memory / GB for i in usable)}
 
 
 def _driver() -> str | None:

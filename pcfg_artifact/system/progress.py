@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from tqdm import tqdm
 
@@ -23,9 +23,21 @@ def progress(items: Iterable[Item], *, total: int | None = None, desc: str = "")
     return tqdm(items, total=total, desc=desc, disable=not sys.stderr.isatty(), leave=False)
 
 
+def progress_bar(total: int, desc: str) -> tqdm[Any]:
+    """The same bar for work that passes no items on: it is told how far it is."""
+    return tqdm(total=total, desc=desc, disable=not sys.stderr.isatty(), leave=False)
+
+
 def no_progress(items: Iterable[Item], *, total: int | None = None, desc: str = "") -> Iterator[Item]:
     """The items and nothing else: the default of libraries."""
     return iter(items)
+
+
+def duration(seconds: float) -> str:
+    """In words, to two digits or three."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def say(line: str) -> None:

@@ -1,4 +1,4 @@
-"""A map over threads that keeps the order and a bound on what waits to be read."""
+"""Results of threads or other workers in the order of their items, with a bound on what waits to be read."""
 
 from __future__ import annotations
 
@@ -20,14 +20,19 @@ def ordered_map(work: Callable[[Item], Result], items: Iterable[Item], n_threads
     if n_threads == 1:
         yield from map(work, items)
         return
-    waiting: deque[Future[Result]] = deque()
     with ThreadPoolExecutor(n_threads) as pool:
         try:
-            for item in items:
-                waiting.append(pool.submit(work, item))
-                if len(waiting) > n_ahead * n_threads:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
+            yield from in_order(lambda item: pool.submit(work, item), items, n_ahead * n_threads)
         finally:  # the reader may have stopped half-way
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+def in_order(submit: Callable[[Item], Future[Result]], items: Iterable[Item], n_ahead: int) -> Iterator[Result]:
+    """The results of submit(item) in the order of the items, of which at most n_ahead are given away beforehand."""
+    waiting: deque[Future[Result]] = deque()
+    for item in items:
+        waiting.append(submit(item))
+        if len(waiting) > n_ahead:
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()

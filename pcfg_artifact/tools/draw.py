@@ -126,7 +126,7 @@ def _write(sampler: TreeSampler, args: argparse.Namespace) -> None:
                 drawn = write_shard(folder.path(name), sampler, first, min(args.shard_size, args.n - first),
                                     with_rules=args.trees,
                                     n_workers=args.workers or available_cores())
-                folder.write_json(f"{name}/drawn", drawn.as_json())
+                folder.write_json(f"{name}/drawn", vars(drawn))
             n_rejected += folder.json(f"{name}/drawn")["n_rejected"]
         folder.write_json("sample", {**description, "n_rejected": n_rejected})
     print(f"{args.n:,} sentences written to {args.out}; {n_rejected:,} longer draws rejected", file=sys.stderr)

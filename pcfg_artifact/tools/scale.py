@@ -27,8 +27,8 @@ from pcfg_artifact.metrics.selection import ALL, BEST, LAST, Numbers
 from pcfg_artifact.metrics.views import measured
 from pcfg_artifact.mlm.encoders import load_config
 from pcfg_artifact.mlm.model import count_parameters
+from pcfg_artifact.run.inputs import model_folders
 from pcfg_artifact.run.stage_folder import Folder
-from pcfg_artifact.run.trained_models import model_folders
 from pcfg_artifact.system import storage
 
 EXAMPLE = "run_all.sh scale runs/width-64 runs/width-96 runs/width-128 --out scale"

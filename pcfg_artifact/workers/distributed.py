@@ -20,7 +20,7 @@ from pcfg_artifact.errors import StageError, UsageError
 from pcfg_artifact.run.freshness import code_hash
 from pcfg_artifact.system import storage
 from pcfg_artifact.system.signs_of_life import BEAT_SECONDS, Watch, beating
-from pcfg_artifact.workers.launch import end, failure, start, stop_signals
+from pcfg_artifact.workers.launch import run_workers
 
 TORCHRUN = "PCFG_ARTIFACT_TORCHRUN"  # names torchrun's options for several machines
 ORDER = "models.json"  # in pretrain/scratch: the models of the run in the order of their training
@@ -117,8 +117,11 @@ def follow(run: Path, say: Callable[[str], None], deadline: float = DEADLINE_SEC
                          f"among them, the same as on the first (docs/SCALE.md)")
     scratch, watch = run / "pretrain" / "scratch", Watch(run / LEADER)
 
-    def wait() -> None:
+    def check() -> None:
         check_leader(watch, deadline)
+
+    def wait() -> None:
+        check()
         time.sleep(POLL_SECONDS)
 
     say(f"waiting for the jobs of {scratch}")
@@ -131,7 +134,7 @@ def follow(run: Path, say: Callable[[str], None], deadline: float = DEADLINE_SEC
             wait()
         if is_open:
             say(f"joining {name}")
-            join(scratch / name, number, wait, mark)
+            join(scratch / name, number, check, mark)
         say(f"{name} is finished")
 
 
@@ -144,19 +147,16 @@ def answers(host: str, port: int) -> bool:
         return False
 
 
-def join(folder: Path, number: int, wait: Callable[[], None], mark: Path) -> None:
-    """Train one model together with the others, until it is finished or `wait` raises."""
+def join(folder: Path, number: int, check: Callable[[], None], mark: Path) -> None:
+    """Train one model together with the others, until it is finished or `check` raises."""
+    command = ("-m", "pcfg_artifact.workers.trainer", str(folder / "job.json"), f"--number={number}", "--follows",
+               f"--parent={os.getpid()}")
     log = folder / f"worker-{os.uname().nodename}-{os.getpid()}.log"
-    with stop_signals():
-        process = start(("-m", "pcfg_artifact.workers.trainer", str(folder / "job.json"), f"--number={number}",
-                         "--follows", f"--parent={os.getpid()}"), log)
-        try:
-            while process.poll() is None:
-                wait()
-        finally:
-            end(process)
-    if process.returncode and not mark.is_file():
-        raise StageError(failure(folder.name, process.returncode, log))
+    try:
+        run_workers({folder.name: command}, {folder.name: log}, 1, check)
+    except StageError:
+        if not mark.is_file():
+            raise
 
 
 # ---- Dask -----------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +38,10 @@ from pcfg_artifact.system import storage
 from pcfg_artifact.system.machine import Hardware, read_hardware
 from pcfg_artifact.system.ragged import Ragged
 from pcfg_artifact.workers.distributed import torchrun_options
-from pcfg_artifact.workers.launch import end, failure, start, stop_signals
+from pcfg_artifact.workers.launch import run_workers
 from pcfg_artifact.workers.trainer import end_with_parent, enter_group, leave_group
 
+TRIAL = "the trial of the GPUs"
 MARK = "trial: "  # begins the lines of the log that are shown
 SECONDS = 600.0  # for all; then something hangs
 STEPS = 2  # the first makes everything ready, the second is timed
@@ -51,31 +53,28 @@ AGREE = 1e-9  # of log probabilities on the GPU and on the CPU, relative
 def run_trial(profile: Profile, say: Callable[[str], None]) -> None:
     """Start as many processes as training would, and show their lines; a StageError says what failed."""
     n_processes = target(profile, read_hardware(Path("."))).n_processes
-    with tempfile.TemporaryDirectory() as folder, stop_signals():
+    deadline, shown = time.monotonic() + SECONDS, 0
+    with tempfile.TemporaryDirectory() as folder:
         spec, log = Path(folder) / "profile.json", Path(folder) / "log"
         storage.write_json(spec, TypeAdapter(Profile).dump_python(profile, mode="json"))
-        process = start(("-m", "pcfg_artifact.workers.gpu_trial", str(spec), f"--processes={n_processes}",
-                         f"--parent={os.getpid()}"), log)
-        deadline, shown = time.monotonic() + SECONDS, 0
+
+        def look() -> None:
+            nonlocal shown
+            lines = [line for line in log.read_text(errors="replace").splitlines() if line.startswith(MARK)]
+            for line in lines[shown:]:
+                say(line.removeprefix(MARK))
+            shown = len(lines)
+            if time.monotonic() >= deadline:
+                raise StageError(f"the trial of the GPUs was not over after {SECONDS:.0f} s: one of them, or NCCL "
+                                 f"between them, hangs; NCCL_DEBUG=INFO in the environment says where, "
+                                 f"NCCL_P2P_DISABLE=1 may help")
+
+        command = ("-m", "pcfg_artifact.workers.gpu_trial", str(spec), f"--processes={n_processes}",
+                   f"--parent={os.getpid()}")
         try:
-            while process.poll() is None and time.monotonic() < deadline:
-                time.sleep(0.2)
-                shown = _show(log, shown, say)
+            run_workers({TRIAL: command}, {TRIAL: log}, 1, look)
         finally:
-            end(process)
-        _show(log, shown, say)
-        if time.monotonic() >= deadline:
-            raise StageError(f"the trial of the GPUs was not over after {SECONDS:.0f} s: one of them, or NCCL between "
-                             f"them, hangs; NCCL_DEBUG=INFO in the environment says where, NCCL_P2P_DISABLE=1 may help")
-        if process.returncode:
-            raise StageError(failure("the trial of the GPUs", process.returncode, log))
-
-
-def _show(log: Path, n_shown: int, say: Callable[[str], None]) -> int:
-    lines = [line for line in log.read_text(errors="replace").splitlines() if line.startswith(MARK)]
-    for line in lines[n_shown:]:
-        say(line.removeprefix(MARK))
-    return len(lines)
+            look()  # what it found before it failed
 
 
 def main(arguments: list[str]) -> int:
@@ -125,21 +124,17 @@ def trial(profile: Profile, rank: Rank, hardware: Hardware) -> Iterator[str]:
         yield one_chart(rank)
 
 
-class named:
+@contextmanager
+def named(what: str, rank: Rank) -> Iterator[None]:
     """Inside, what fails says what was tried, by which process, on which machine and GPU."""
-
-    def __init__(self, what: str, rank: Rank) -> None:
-        self.where = f"{what}: process {rank.index} of {rank.world_size} on {os.uname().nodename} ({rank.device})"
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, torch.OutOfMemoryError):
-            raise StageError(f"{self.where} ran out of memory; set pretrain.batch_tokens=auto or lower it, or end what "
-                             f"else uses the GPU (nvidia-smi)") from error
-        if isinstance(error, RuntimeError):
-            raise StageError(f"{self.where} failed: {str(error).strip()[:500]}") from error
+    where = f"{what}: process {rank.index} of {rank.world_size} on {os.uname().nodename} ({rank.device})"
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise StageError(f"{where} ran out of memory; set pretrain.batch_tokens=auto or lower it, or end what else "
+                         f"uses the GPU (nvidia-smi)") from error
+    except RuntimeError as error:
+        raise StageError(f"{where} failed: {str(error).strip()[:500]}") from error
 
 
 def clock(device: str) -> float:
@@ -191,9 +186,10 @@ def one_fit(name: str, probe: Any, profile: Profile, rank: Rank) -> str:
     labels = rng.integers(0, N_LABELS, N_STATES)
     before = clock(rank.device)
     seeds = range(profile.probe.n_seeds if probe.has_seeds else 1)
-    predicted = probe.fit(x, labels, tuple(seeds), device=rank.device, overwrite_x=True).predict(x[:10])
+    device = rank.device if probe.uses_gpu else "cpu"
+    predicted = probe.fit(x, labels, tuple(seeds), device=device, overwrite_x=True).predict(x[:10])
     if not np.isfinite(np.asarray(predicted, float)).all():
-        raise StageError(f"a fit of the probe {name} on {rank.device} predicts what is no number")
+        raise StageError(f"a fit of the probe {name} on {device} predicts what is no number")
     return f"a fit of the probe {name} on {N_STATES:,} states: {clock(rank.device) - before:.1f} s"
 
 

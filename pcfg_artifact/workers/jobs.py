@@ -10,7 +10,6 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ from pcfg_artifact.run.sections import PretrainConfig
 from pcfg_artifact.run.stage_folder import StageDir
 from pcfg_artifact.system import storage
 from pcfg_artifact.system.machine import Machine
-from pcfg_artifact.system.progress import progress, say
+from pcfg_artifact.system.progress import progress_bar, say
 from pcfg_artifact.system.ragged import Ragged
 from pcfg_artifact.workers import checkpoints
 from pcfg_artifact.workers.distributed import FINISHED, ORDER, TORCHRUN
@@ -85,7 +84,7 @@ def write_jobs(cfg: PretrainConfig, words: tuple[str, ...], shards: Mapping[str,
     data = {shard: [storage.sha256(Path(f"{shard}.{part}.npy")) for part in Ragged._fields]
             for found in read.values() for shard in found.values()}
     settings = {key: value for key, value in asdict(cfg).items() if key not in NOT_OF_A_MODEL}
-    code = freshness.weights_code()
+    code = freshness.code_of(freshness.WEIGHTS)
     made_from = {name: storage.fingerprint([name, settings, words, [digest for shard in found.values()
                                                                     for digest in data[shard]], code])
                  for name, found in read.items()}
@@ -153,11 +152,9 @@ def train_models(cfg: PretrainConfig, out: StageDir, machine: Machine) -> None:
                        f"--restarts={machine.restarts}", f"--parent={os.getpid()}") for name in pending}
     logs = {name: out.path(f"scratch/{name}/worker.log") for name in pending}
     reader = ProgressReader(out.root, None if sys.stderr.isatty() else say)
-    workers = run_workers(commands, logs, n_parallel, reader.steps_done)
     try:
-        with closing(workers):  # a signal may arrive outside of it
-            for _ in progress(workers, total=cfg.steps * len(pending), desc="pre-training"):
-                pass
+        with progress_bar(cfg.steps * len(pending), "pre-training") as bar:
+            run_workers(commands, logs, n_parallel, lambda: bar.update(reader.steps_done() - bar.n))
     except StageError as error:
         left = {name for name in cfg.all_models if not out.has(f"models/{name}/{FINISHED}")}
         if not left <= set(cfg.causal_models):

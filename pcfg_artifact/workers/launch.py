@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -23,13 +23,13 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_
 
 
 def run_workers(commands: Mapping[str, Sequence[str]], logs: Mapping[str, Path], n_parallel: int,
-                steps_done: Callable[[], int]) -> Generator[int]:
-    """Run `python -m ...` commands by name, `n_parallel` at a time; yields once per step of their common progress.
+                look: Callable[[], object]) -> None:
+    """Run `python -m ...` commands by name, `n_parallel` at a time, and call `look` while they run and at their end.
 
-    The first that fails ends the others, and its log's last lines are the error.  Started from the main thread only:
-    a worker asks the kernel to end it with its parent, and the kernel means the thread.
+    The first that fails ends the others, and its log's last lines are the error; so does an error of `look`.  Started
+    from the main thread only: a worker asks the kernel to end it with its parent, and the kernel means the thread.
     """
-    waiting, yielded = dict(commands), 0
+    waiting = dict(commands)
     running: dict[str, subprocess.Popen] = {}
     begins: dict[str, int] = {}
     with stop_signals():
@@ -47,9 +47,7 @@ def run_workers(commands: Mapping[str, Sequence[str]], logs: Mapping[str, Path],
                     end(process)  # torchrun's own children share its group
                     if process.returncode:
                         raise StageError(failure(name, process.returncode, logs[name], begins[name]))
-                for _ in range(steps_done() - yielded):
-                    yielded += 1
-                    yield yielded
+                look()
         finally:
             end(*running.values())
 
@@ -106,5 +104,5 @@ def failure(name: str, code: int, log: Path, begin: int = 0) -> str:
         if line.startswith("error: "):  # of several processes the first that failed says why
             return f"{name}: {line.removeprefix('error: ')}"
     how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
-    return (f"the process that trains {name} {how}; what it finished is kept, run the same command again; "
+    return (f"the process of {name} {how}; what it finished is kept, run the same command again; "
             f"the end of {log}:\n" + "\n".join(lines[-SHOWN_LINES:]))

@@ -11,12 +11,12 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from functools import partial
 from multiprocessing import connection
 from typing import Any
 
 from pcfg_artifact.errors import StageError, UsageError
 from pcfg_artifact.system.machine import Machine, has_torch
+from pcfg_artifact.system.threads import in_order
 from pcfg_artifact.workers.distributed import connect
 
 LONGEST_FOLDER = 75  # of a socket's path, at most 107 bytes, of which multiprocessing names the last 32
@@ -81,17 +81,10 @@ def run_jobs(function: Callable[[Any, Any], Any], jobs: Iterable[Any], context: 
 
 def run_ordered(function: Callable[[Any, Any], Any], jobs: Sequence[Any], context: Any, executor: str) -> Iterator[Any]:
     """function(context, job) for every job by the workers of a cluster; results come in the order of the jobs."""
-    ready: dict[int, Any] = {}
-    n_given = 0
-    for number, result in run_jobs(partial(_numbered, function), list(enumerate(jobs)), context, 1, executor):
-        ready[number] = result
-        while n_given in ready:
-            yield ready.pop(n_given)
-            n_given += 1
-
-
-def _numbered(function: Callable[[Any, Any], Any], context: Any, job: tuple[int, Any]) -> tuple[int, Any]:
-    return job[0], function(context, job[1])
+    with connect(executor) as cluster:
+        shared = cluster.share(context)
+        yield from in_order(lambda job: cluster.executor.submit(_call_there, function, shared, job), jobs,
+                            AHEAD * cluster.n_workers)
 
 
 def _run_here(function: Callable[[Any, Any], Any], jobs: Iterator[Any], context: Any, n_workers: int) -> Iterator[Any]:

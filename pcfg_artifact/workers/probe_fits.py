@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,7 +17,6 @@ from pcfg_artifact.mlm.encoders import load_config, load_encoder
 from pcfg_artifact.probing.corpus import Corpus, Layer
 from pcfg_artifact.probing.probes import Probe, build_probes
 from pcfg_artifact.probing.tasks import TaskResult
-from pcfg_artifact.run import stage_folder
 from pcfg_artifact.run.sections import ProbeConfig
 from pcfg_artifact.system import storage
 from pcfg_artifact.system.machine import Machine, available_memory
@@ -167,7 +167,7 @@ def write_result(context: Context, fit: Fit, result: TaskResult, cpu_seconds: fl
     storage.write_json(context.times / f"{fit.unit.model}-{fit}.json", {"cpu_seconds": round(cpu_seconds, 3)})
     scores = [vars(score.at(model=fit.unit.model, layer=fit.unit.layer)) for score in result.scores]
     rows = [{**{name: value for name, value in score.items() if not is_blank(value)},
-             "value": stage_folder.finite_or_none(score["value"])} for score in scores]
+             "value": float(score["value"]) if math.isfinite(score["value"]) else None} for score in scores]
     storage.write_sealed_json(context.path(fit), {"scores": rows, "facts": result.facts, **shown})
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from pcfg_artifact.grammar.sampling import SampledTrees, TreeSampler, id_dtype
@@ -25,19 +24,21 @@ class Drawn:
     longest: int = 0
     n_rejected: int = 0
 
-    def as_json(self) -> dict[str, int]:
-        return asdict(self)
-
 
 def write_shard(folder: Path, sampler: TreeSampler, first: int, n: int, *, with_rules: bool, n_workers: int = 1
                 ) -> Drawn:
     """Write sentences first .. first + n - 1 to folder/tokens (and folder/rules), streaming block by block."""
     drawn = Drawn()
+
+    def draw(start: int) -> tuple[SampledTrees, Ragged]:
+        trees = sampler.draw(start, min(BLOCK, first + n - start))
+        return trees, trees.tokens
+
     with ExitStack() as stack:
         tokens = stack.enter_context(RaggedWriter(folder / "tokens", id_dtype(sampler.grammar.n_words)))
         rules = stack.enter_context(RaggedWriter(folder / "rules", sampler.rule_dtype)) if with_rules else None
         starts = range(first, first + n, BLOCK)
-        blocks = _in_order(sampler, starts, first + n, n_workers)
+        blocks = ordered_map(draw, starts, n_workers, n_ahead=2)  # so that memory does not grow with n
         for block, words in progress(blocks, total=len(starts), desc=f"sampling {folder.name}"):
             tokens.append(words)
             if rules is not None:
@@ -47,12 +48,3 @@ def write_shard(folder: Path, sampler: TreeSampler, first: int, n: int, *, with_
             drawn.longest = max(drawn.longest, int(words.lengths.max()))
             drawn.n_rejected += block.n_rejected
     return drawn
-
-
-def _in_order(sampler: TreeSampler, starts: range, end: int, n_workers: int) -> Iterator[tuple[SampledTrees, Ragged]]:
-    """Blocks and their words in order, at most two per thread in flight, so memory does not grow with n."""
-    def block(start: int) -> tuple[SampledTrees, Ragged]:
-        trees = sampler.draw(start, min(BLOCK, end - start))
-        return trees, trees.tokens
-
-    return ordered_map(block, starts, n_workers, n_ahead=2)

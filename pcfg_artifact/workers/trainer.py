@@ -10,25 +10,42 @@ from __future__ import annotations
 import argparse
 import ctypes
 import os
+import resource
+import shutil
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
+
+import torch
+from torch import distributed
+from transformers.utils import logging
 
 from pcfg_artifact.errors import ArtifactError, StageError
+from pcfg_artifact.mlm import evaluation, tokenizer, training
+from pcfg_artifact.mlm.data import TrainingCorpus
+from pcfg_artifact.mlm.estimate import PROCESS_MEGABYTES, Batching, batch_tokens_that_fit, step_operations
+from pcfg_artifact.mlm.objectives import config_of, objective_of
+from pcfg_artifact.mlm.training import Rank, Stopped, TrainingState, precision_of
+from pcfg_artifact.parsing.masks import Masking
+from pcfg_artifact.run.stage_folder import Folder
 from pcfg_artifact.system import storage
+from pcfg_artifact.system.gpus import gpu_of
+from pcfg_artifact.system.machine import free_gpu_memory
+from pcfg_artifact.system.ragged import Ragged
+from pcfg_artifact.workers import checkpoints
 from pcfg_artifact.workers.distributed import FINISHED, TORCHRUN, torchrun_options
+from pcfg_artifact.workers.jobs import TrainingJob, hashes, processes_of
 from pcfg_artifact.workers.launch import STOPPING
-
-if TYPE_CHECKING:
-    from pcfg_artifact.mlm.training import Rank
-    from pcfg_artifact.workers.jobs import TrainingJob
+from pcfg_artifact.workers.training_log import ProgressLog, board_of
 
 PR_SET_PDEATHSIG = 1
 FACTS = "facts.json"  # beside the checkpoints: how fast
 LAST_SECONDS = 30.0  # that a process which is asked to stop stays for the sake of the others
+USABLE = 0.95  # of the memory that a GPU has left
 
 
 def main(arguments: list[str]) -> int:
@@ -44,26 +61,21 @@ def main(arguments: list[str]) -> int:
     end_with_parent(args.parent)
     several_machines = os.environ.get(TORCHRUN, "").split()
     try:
-        n_processes = 1 if args.in_group else args.processes or processes_of_job(args.job)
-        if not args.in_group and (n_processes > 1 or several_machines or args.restarts):
-            options = torchrun_options(several_machines, args.job.parent.name, args.number, args.follows)
-            options = [f"--max-restarts={args.restarts}", *options]  # those of the environment come later, and win
-            from torch.distributed.run import main as torchrun  # here, because it takes seconds
+        if not args.in_group:
+            job = TrainingJob.read(args.job)
+            n_processes = args.processes or processes_of(job.config, job.device)
+            if n_processes > 1 or several_machines or args.restarts:
+                from torch.distributed.run import main as torchrun  # here, because it takes seconds
 
-            torchrun([*options, f"--nproc-per-node={n_processes}", "-m", __spec__.name, str(args.job), "--in-group"])
-        else:
-            return run_job(args.job, args.in_group)
+                # options of the environment come later, and win
+                torchrun([f"--max-restarts={args.restarts}",
+                          *torchrun_options(several_machines, args.job.parent.name, args.number, args.follows),
+                          f"--nproc-per-node={n_processes}", "-m", __spec__.name, str(args.job), "--in-group"])
+                return 0
+        return run_job(args.job, args.in_group)
     except ArtifactError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         return error.exit_code
-    return 0
-
-
-def processes_of_job(path: Path) -> int:
-    from pcfg_artifact.workers.jobs import TrainingJob, processes_of
-
-    job = TrainingJob.read(path)
-    return processes_of(job.config, job.device)
 
 
 def end_with_parent(parent: int | None) -> None:
@@ -94,13 +106,6 @@ class StopRequest:
 def run_job(path: Path, in_group: bool = False) -> int:
     """Train the job's model to its end, evaluate it, and write its folder; the exit code."""
     request = StopRequest()
-    import torch  # here, so that a process that only starts torchrun does not wait for it
-
-    from pcfg_artifact.mlm.training import Stopped
-    from pcfg_artifact.workers import checkpoints
-    from pcfg_artifact.workers.jobs import TrainingJob
-    from pcfg_artifact.workers.model_training import publish, train_model
-
     job = TrainingJob.read(path)
     rank = enter_group(job.device, job.config.precision, in_group)
     where = f"{job.model}: process {rank.index} of {rank.world_size} on {os.uname().nodename} ({rank.device})"
@@ -136,11 +141,6 @@ def run_job(path: Path, in_group: bool = False) -> int:
 
 def enter_group(device: str, precision: str, in_group: bool) -> Rank:
     """The rank that torchrun gives this process, or the only one; one thread and one GPU each."""
-    import torch
-    from torch import distributed
-
-    from pcfg_artifact.mlm.training import Rank, precision_of
-
     index, world_size = (int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])) if in_group else (0, 1)
     torch.set_num_threads(1)
     if device == "cuda":
@@ -155,8 +155,6 @@ def enter_group(device: str, precision: str, in_group: bool) -> Rank:
 
 
 def leave_group(rank: Rank) -> None:
-    from torch import distributed
-
     if rank.world_size > 1:
         distributed.barrier()
         distributed.destroy_process_group()
@@ -172,11 +170,6 @@ class SharedTask(NamedTuple):
 
 def agree(job: TrainingJob, folder: Path, rank: Rank) -> SharedTask:
     """The task as process 0 sees it: on a shared file system another machine may see the files of a minute ago."""
-    import torch
-    from torch import distributed
-
-    from pcfg_artifact.workers import checkpoints
-
     tasks: list[SharedTask | None] = [None]
     if rank.index == 0:
         tasks = [SharedTask(job, (job.final / FINISHED).is_file(), checkpoints.latest_step(folder))]
@@ -184,6 +177,146 @@ def agree(job: TrainingJob, folder: Path, rank: Rank) -> SharedTask:
         distributed.broadcast_object_list(tasks, src=0, device=torch.device(rank.device))
     assert tasks[0] is not None
     return tasks[0]
+
+
+# ---- one model, from its job to its folder --------------------------------------------------------------------------
+
+
+def train_model(job: TrainingJob, folder: Path, rank: Rank, first_step: int | None,
+                stop: Callable[[], bool] | None = None) -> tuple[Any, dict[str, Any], dict[str, Any]]:
+    """(network, result, facts) after the last step; checkpoints are kept in `folder`.
+
+    first_step: of the checkpoint to continue from; None: from the beginning.  stop: asked after every step.
+    """
+    cfg, objective = job.config, objective_of(job.model)
+    pretraining, validation = read_shard(job.pretraining), read_shard(job.validation)
+    batch_tokens = micro_batch(job, rank)
+    masking = Masking(cfg.mask_rate, cfg.corruption, cfg.mask_any_token)
+    corpus, held_out = (objective.corpus(
+        shard, masking=masking, seed=cfg.seed, batch_size=cfg.batch_size,
+        batch_tokens=batch_tokens, n_words=len(job.words), max_length=cfg.max_length, packing=cfg.packing)
+        for shard in (pretraining, validation))
+    network = objective.build(config_of(job.model, cfg, len(job.words)), cfg.seed)  # the same in every process
+    if rank.index == 0:  # again where one is there: nobody has vouched for it yet
+        publish(network, job, folder, job.untrained)
+    if rank.precision == "float64":
+        network.double()
+    recipe = training.Recipe(steps=cfg.steps, schedule_steps=cfg.schedule_steps, warmup_steps=cfg.warmup_steps,
+                             learning_rate=cfg.learning_rate, weight_decay=cfg.weight_decay, clip=cfg.clip,
+                             optimiser=cfg.optimiser, hold_steps=cfg.hold_steps, decay_all=cfg.decay_all)
+    start = None
+    if first_step is not None:
+        start = shared_state(checkpoints.read(folder, first_step) if rank.index == 0 else None, rank)
+    first, began = start.step if start else 0, time.monotonic()
+
+    def loss_on(corpus: TrainingCorpus, limit: int | None) -> float:
+        batches = corpus.in_order("validation", rank.index, rank.world_size, limit)
+        return evaluation.mean_loss(network, batches, rank, objective.loss)
+
+    with checkpoints.Writer(folder) as writer:
+        callbacks = training.Callbacks(
+            report=progress_log(job, folder, rank, corpus, network, first) if rank.index == 0 else None,
+            save=writer.save, save_every=cfg.save_every, stop=stop,
+            validate=lambda _: loss_on(held_out, cfg.n_curve), validate_every=cfg.validate_every,
+            keep=lambda step: publish(network, job, folder, checkpoints.path_of(job.kept, step)),
+            keep_at=training.kept_steps(cfg.steps, cfg.n_kept))
+        reached = training.train(network, corpus, recipe, seed=cfg.seed, loss_of=objective.loss, rank=rank,
+                                 start=start, callbacks=callbacks)
+    seconds = time.monotonic() - began
+    result = {"model": job.model, "losses": reached.losses, "validation": reached.validation,
+              "training_loss": loss_on(corpus, held_out.n_rows), "validation_loss": loss_on(held_out, None),
+              "n_validation": held_out.n_rows, "n_left_out": corpus.n_left_out + held_out.n_left_out}
+    n_tokens, n_padded = evaluation.count_tokens(corpus, recipe.steps, sample=50)
+    facts = {"tokens_per_second": round((recipe.steps - first) * n_tokens / seconds, 1), "seconds": round(seconds, 1),
+             "padding_share": round(1 - n_tokens / n_padded, 4), "world_size": rank.world_size,
+             "precision": rank.precision, "batch_tokens": batch_tokens, "resumed_from_step": first,
+             **peak_memory(rank.device)}
+    return network, result, facts
+
+
+def micro_batch(job: TrainingJob, rank: Rank) -> int:
+    """Tokens of a micro-batch: as set, or with `auto` as many as the GPU with the least free memory holds."""
+    cfg = job.config
+    if cfg.batch_tokens != "auto":
+        return cfg.batch_tokens
+    if rank.device == "cpu":
+        return cfg.read_tokens
+    shape = config_of(job.model, cfg, len(job.words))
+    batching = Batching(cfg.batch_size, 0, cfg.packing or cfg.max_length + 2, cfg.mask_rate, rank.world_size)
+    free = USABLE * free_gpu_memory(rank.device) / 1e6 + PROCESS_MEGABYTES["cuda"]  # the process has begun
+    found = torch.tensor(batch_tokens_that_fit(shape, batching, free), device=rank.device)
+    if rank.world_size > 1:
+        distributed.all_reduce(found, distributed.ReduceOp.MIN)
+    if not found:
+        raise StageError(f"{job.model}: {free / 1e3:.1f} GB of {rank.device} do not hold one row of a batch; leave the "
+                         f"model out, or use a larger GPU")
+    return int(found)
+
+
+def shared_state(start: TrainingState | None, rank: Rank) -> TrainingState:
+    """The state that process 0 read from disk, in every process: on a shared disk the others may see older files."""
+    if rank.world_size == 1:
+        assert start is not None
+        return start
+    device = torch.device(rank.device)
+    about: list[Any] = [None]
+    if start is not None:
+        about = [(start.step, start.losses, start.validation, start.loss_scale,
+                  {name: (tensor.shape, tensor.dtype) for name, tensor in start.tensors.items()})]
+    distributed.broadcast_object_list(about, src=0, device=device)
+    step, losses, validation, loss_scale, shapes = about[0]
+    tensors = {}
+    for name, (shape, dtype) in shapes.items():
+        tensor = torch.empty(shape, dtype=dtype, device=device) if start is None else start.tensors[name].to(device)
+        distributed.broadcast(tensor, src=0)
+        tensors[name] = tensor.cpu()
+    return TrainingState(step, losses, validation, tensors, loss_scale)
+
+
+def progress_log(job: TrainingJob, folder: Path, rank: Rank, corpus: TrainingCorpus, network: Any, first: int
+                 ) -> ProgressLog:
+    batching = Batching(corpus.batch_size, corpus.batch_tokens, corpus.tokens_of_row, job.config.mask_rate)
+    peak = None
+    if rank.device != "cpu" and rank.precision in training.HALF:
+        peak = rank.world_size * gpu_of(torch.cuda.get_device_name(rank.device)).half_tflops * 1e12
+    return ProgressLog(folder.parent.parent, job.model, job.config.steps, first,
+                       corpus.batch_size * corpus.tokens_of_row, step_operations(network.config, batching), peak,
+                       lambda: list(peak_memory(rank.device).values())[-1],  # the GPU's, where there is one
+                       board_of(job.log, folder / "tensorboard"))
+
+
+def peak_memory(device: str) -> dict[str, float]:
+    facts = {"peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)}
+    if device != "cpu":
+        facts["peak_gpu_memory_mb"] = round(torch.cuda.max_memory_allocated() / 2**20, 1)
+    return facts
+
+
+def read_shard(path: Path) -> Ragged:
+    """A memory-mapped shard, named by its folder and stem as the sample stage writes it."""
+    return Folder(path.parent).ragged(path.name, memory_map=True)
+
+
+def publish(network: Any, job: TrainingJob, folder: Path, final: Path, result: dict[str, Any] | None = None) -> None:
+    """Write a model's folder with its tokenizer beside the checkpoints, and give it its final name in one step."""
+    logging.disable_progress_bar()
+    unfinished = folder / f"{storage.TEMPORARY}{final.parent.name}"
+    try:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        storage.announce("write", unfinished)
+        network.save_pretrained(unfinished)
+        tokenizer.build_tokenizer(job.words, job.config.max_length).save_pretrained(unfinished)
+        storage.sync_folder(unfinished)
+        if result is not None:
+            storage.write_sealed_json(unfinished / FINISHED, {
+                **result, "sha256": hashes(unfinished), "untrained_sha256": hashes(job.untrained),
+                "kept_sha256": {kept.name: hashes(kept) for kept in sorted(job.kept.glob("step-*"))}})
+        final.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(final, ignore_errors=True)  # a folder that nobody finished, or that is made again
+        storage.rename(unfinished, final)
+    except OSError as error:
+        raise StageError(f"cannot write {final}: {error.strerror or error}; the last checkpoint is intact: "
+                         f"free space and run the same command again") from error
 
 
 if __name__ == "__main__":

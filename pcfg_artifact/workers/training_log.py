@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.run.stage_folder import PROGRESS
+from pcfg_artifact.system.progress import duration
 
 if TYPE_CHECKING:
     from pcfg_artifact.mlm.training import StepReport
 
 TELL_SECONDS = 60.0
-TENSORBOARD = "tensorboard"
 
 
 class ProgressLog:
@@ -87,7 +87,6 @@ class ProgressReader:
 
 def in_words(line: Mapping[str, Any]) -> str:
     share = "" if line["share_of_peak"] is None else f", {line['share_of_peak']:.0%} of the peak"
-    left = line["seconds_left"]
-    time_left = f"{left:.0f} s" if left < 120 else f"{left / 60:.0f} min" if left < 7200 else f"{left / 3600:.1f} h"
     return (f"[pretrain] {line['model']} step {line['step']:,} of {line['steps']:,}, loss {line['loss']:.4f}, "
-            f"{line['tokens_per_second']:,.0f} tokens/s{share}, {line['memory_mb'] / 1024:.1f} GB, {time_left} left")
+            f"{line['tokens_per_second']:,.0f} tokens/s{share}, {line['memory_mb'] / 1024:.1f} GB, "
+            f"{duration(line['seconds_left'])} left")

@@ -36,7 +36,7 @@ def run_pipeline(treebank: str, out: Path) -> int:
     return cli.main([*common, "--to", "sample"]) or cli.main([*common, "--only", "pretrain"])
 
 
-def fork_workers(commands, logs, n_parallel, steps_done):
+def fork_workers(commands, logs, n_parallel, look):
     """As launch.run_workers, without the seconds that a new interpreter needs."""
     for name, command in commands.items():
         child = os.fork()
@@ -44,7 +44,6 @@ def fork_workers(commands, logs, n_parallel, steps_done):
             end_with(lambda: trainer.main(list(command[2:])))  # noqa: B023 - called at once
         if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]):
             raise StageError(f"the worker of {name} died")
-    yield from ()
 
 
 def end_with(work) -> None:

@@ -27,7 +27,7 @@ from pcfg_artifact.probing.representations import extract
 from pcfg_artifact.probing.two_layer_probe import TwoLayerProbe
 from pcfg_artifact.system.machine import Machine
 from pcfg_artifact.system.ragged import Ragged
-from pcfg_artifact.workers import intervention_jobs
+from pcfg_artifact.workers import model_jobs
 
 CUDA = "cuda:1"
 WORDS = ("she", "eats", "fish", "now")
@@ -135,8 +135,8 @@ def test_the_probes_of_interventions_are_fitted_where_the_model_is(grammar, gpus
 
         monkeypatch.setattr(kind, "fit", fit)
     probes = build_probes(("linear", "2-layer"), {"epochs": 2, "milestones": (1,)})
-    monkeypatch.setattr(intervention_jobs, "load_masked_lm", lambda folder: (model, None))
-    found, expected = (intervention_jobs.InterventionContext(data, probes, Machine(device, 1, n_gpus=1), 0).outcome(
+    monkeypatch.setattr(model_jobs, "load_masked_lm", lambda folder: (model, None))
+    found, expected = (model_jobs.InterventionContext(data, probes, Machine(device, 1, n_gpus=1), 0).outcome(
         Path("a model"), 1) for device in ("cuda", "cpu"))
     assert fitted_on == ["cuda:0"] * (len(fitted_on) // 2) + ["cpu"] * (len(fitted_on) // 2)
     for one, other in zip(layer_metrics(found, True), layer_metrics(expected, True), strict=True):

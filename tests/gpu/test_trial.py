@@ -14,7 +14,7 @@ from pcfg_artifact.run import pipeline
 from pcfg_artifact.run.config import load_profile
 from pcfg_artifact.system import machine
 from pcfg_artifact.system.machine import Hardware
-from pcfg_artifact.workers import gpu_trial
+from pcfg_artifact.workers import gpu_trial, launch
 
 SMALL = ["pretrain.models=[A2L1, A2L2]", "pretrain.causal_models=[C2L1]", "pretrain.width=16", "pretrain.batch_size=8",
          "pretrain.batch_tokens=128", "pretrain.max_length=30", "probe.max_length=30", "attention.max_length=30",
@@ -70,8 +70,8 @@ def test_a_chart_that_is_wrong_on_the_gpu_is_found(profile, gpus, monkeypatch):
 @pytest.fixture
 def pretended_processes(monkeypatch):
     """Processes of the trial pretend a GPU, and this machine says that it has one."""
-    start = gpu_trial.start
-    monkeypatch.setattr(gpu_trial, "start", lambda command, log: start(
+    start = launch.start
+    monkeypatch.setattr(launch, "start", lambda command, log: start(
         (str(Path(__file__).with_name("pretended_trial.py")), *command[2:]), log))
     monkeypatch.setattr(machine, "read_hardware", lambda out: HARDWARE)
     monkeypatch.setattr(gpu_trial, "read_hardware", lambda out: HARDWARE)

@@ -13,7 +13,7 @@ from pcfg_artifact.mlm.training import TrainingState
 from pcfg_artifact.run import stage_folder
 from pcfg_artifact.run.stage_folder import Manifest, Ragged, RaggedWriter
 from pcfg_artifact.system import storage
-from pcfg_artifact.workers import checkpoints, model_training
+from pcfg_artifact.workers import checkpoints, trainer
 
 DEAD = 9
 N_STEPS = 4
@@ -56,15 +56,15 @@ def train(out: stage_folder.StageDir) -> None:
     folder, final = out.path("scratch/A1L1"), out.path("models/A1L1")
     job = SimpleNamespace(words=("a", "b"), config=SimpleNamespace(max_length=5), untrained=out.path("untrained/A1L1"),
                           kept=out.path("kept/A1L1"))
-    if (final / model_training.FINISHED).is_file():
-        storage.read_sealed_json(final / model_training.FINISHED)
+    if (final / trainer.FINISHED).is_file():
+        storage.read_sealed_json(final / trainer.FINISHED)
         checkpoints.remove_all(folder)
         return
-    model_training.publish(Network(), job, folder, job.untrained)
+    trainer.publish(Network(), job, folder, job.untrained)
     start = read_latest(folder)
     for step in range(start.step + 1 if start else 1, N_STEPS + 1):
         checkpoints.write(folder, TrainingState(step, [0.5] * step, [], {"w": torch.full((40,), float(step))}))
-    model_training.publish(Network(), job, folder, final, {"losses": [0.5] * N_STEPS})
+    trainer.publish(Network(), job, folder, final, {"losses": [0.5] * N_STEPS})
     checkpoints.remove_all(folder)
 
 

@@ -25,7 +25,7 @@ from pcfg_artifact.stages import pretrain
 from pcfg_artifact.system import storage
 from pcfg_artifact.system.machine import Hardware, Machine
 from pcfg_artifact.system.ragged import Ragged
-from pcfg_artifact.workers import checkpoints, hidden_states, jobs, model_training, probe_fits, trainer
+from pcfg_artifact.workers import checkpoints, hidden_states, jobs, probe_fits, trainer
 
 # ---- manifests and marks ---------------------------------------------------------------------------------------------
 
@@ -125,7 +125,7 @@ def stage(tmp_path) -> StageDir:
 def publish(out: StageDir, final: Path, result=None) -> None:
     job = SimpleNamespace(words=("a",), config=SimpleNamespace(max_length=5), untrained=out.path("untrained/A1L1"),
                           kept=out.path("kept/A1L1"))
-    model_training.publish(Network(), job, out.path("scratch/A1L1"), final, result)
+    trainer.publish(Network(), job, out.path("scratch/A1L1"), final, result)
 
 
 def flip(path: Path) -> None:
@@ -266,7 +266,7 @@ def test_a_finished_run_on_a_full_disk_is_not_refused(treebank, tmp_path, monkey
 
 def test_what_verify_cannot_compare_with_is_refused_before_anything_runs(treebank, tmp_path, capsys):
     assert main(["--treebank", treebank, "--out", str(tmp_path / "out"), "--set", "verify.expected=nosuch"]) == 2
-    assert "verify.expected is 'nosuch', expected one of paper, reduced, smoke" in capsys.readouterr().err
+    assert "verify.expected is 'nosuch', expected one of laptop, paper, reduced, smoke" in capsys.readouterr().err
     assert not (tmp_path / "out" / "grammar").exists()
 
 

@@ -15,10 +15,9 @@ from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.metrics.selection import Numbers
 from pcfg_artifact.parsing.prefix.left_to_right import next_words
 from pcfg_artifact.run.config import load_profile
-from pcfg_artifact.run.inputs import Inputs
+from pcfg_artifact.run.inputs import Inputs, model_folders
 from pcfg_artifact.run.sections import SampleConfig
 from pcfg_artifact.run.stage_folder import StageDir
-from pcfg_artifact.run.trained_models import causal_folders, model_folders
 from pcfg_artifact.stages import incremental, pretrain, sample
 from pcfg_artifact.system import storage
 from pcfg_artifact.system.machine import Machine
@@ -89,7 +88,7 @@ def test_only_tables_of_the_stage_are_written_and_no_hidden_state_stays(finished
 def test_a_causal_model_is_no_masked_model_for_any_reader(world):
     pretrained = inputs_of(world)["pretrain"]
     assert set(model_folders(pretrained)) == {"A2L2"}
-    assert set(causal_folders(pretrained)) == {"C2L2"}
+    assert set(model_folders(pretrained, is_causal=True)) == {"C2L2"}
     assert {m.model for m in StageDir(world / "pretrain").metrics()} == {"A2L2", "exact"}
     assert roles_of(["A2L2", "C2L2"]).models == ("A2L2",)
 

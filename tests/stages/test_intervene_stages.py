@@ -18,9 +18,8 @@ from pcfg_artifact.probing.probes import PROBES
 from pcfg_artifact.probing.settings import TREEBANK
 from pcfg_artifact.run import config, pipeline
 from pcfg_artifact.run.corpora import read_corpora
-from pcfg_artifact.run.inputs import Inputs
+from pcfg_artifact.run.inputs import Inputs, kept_folders
 from pcfg_artifact.run.stage_folder import Folder
-from pcfg_artifact.run.trained_models import kept_folders
 from pcfg_artifact.stages.dynamics import scored_so_far
 from pcfg_artifact.system import storage
 from pcfg_artifact.system.machine import Machine

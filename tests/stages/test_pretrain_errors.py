@@ -105,11 +105,10 @@ def test_a_worker_that_fails_ends_the_others_and_its_message_is_the_error(tmp_pa
     logs = {name: tmp_path / name for name in ("long", "bad")}
     start = time.monotonic()
     with pytest.raises(StageError, match="^bad: the shard is gone$"):
-        list(run_workers({"long": ("-c", long), "bad": ("-c", bad)}, logs, 2, lambda: 0))
+        run_workers({"long": ("-c", long), "bad": ("-c", bad)}, logs, 2, lambda: None)
     assert time.monotonic() - start < 50
-    with pytest.raises(StageError, match="the process that trains dead was ended by SIGKILL"):
-        list(run_workers({"dead": ("-c", "import os; os.kill(os.getpid(), 9)")}, {"dead": tmp_path / "d"}, 1,
-                         lambda: 0))
+    with pytest.raises(StageError, match="the process of dead was ended by SIGKILL"):
+        run_workers({"dead": ("-c", "import os; os.kill(os.getpid(), 9)")}, {"dead": tmp_path / "d"}, 1, lambda: None)
 
 
 def test_workers_end_when_their_parent_is_killed(tmp_path):
@@ -119,7 +118,7 @@ def test_workers_end_when_their_parent_is_killed(tmp_path):
               f"end_with_parent(None); pathlib.Path({str(marker)!r}).write_text(str(os.getpid())); time.sleep(100)")
     parent = subprocess.Popen([sys.executable, "-c", (
         "from pathlib import Path; from pcfg_artifact.workers.launch import run_workers; "
-        f"list(run_workers({{'w': ('-c', {worker!r})}}, {{'w': Path({str(tmp_path / 'log')!r})}}, 1, lambda: 0))")],
+        f"run_workers({{'w': ('-c', {worker!r})}}, {{'w': Path({str(tmp_path / 'log')!r})}}, 1, lambda: None)")],
         env={"PYTHONPATH": str(Path(checkpoints.__file__).parents[2]), "PATH": ""})
     deadline = time.monotonic() + 60
     while not (marker.is_file() and marker.read_text()) and time.monotonic() < deadline:

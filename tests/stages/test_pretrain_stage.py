@@ -25,7 +25,7 @@ from pcfg_artifact.run.stage_folder import StageDir
 from pcfg_artifact.stages import pretrain, sample
 from pcfg_artifact.system import storage
 from pcfg_artifact.system.machine import Machine
-from pcfg_artifact.workers import jobs, launch, model_training, trainer
+from pcfg_artifact.workers import jobs, launch, trainer
 
 MACHINE = Machine("cpu", 2)
 NOUNS = [f"noun{k}" for k in range(12)]
@@ -119,14 +119,15 @@ def test_every_saved_model_has_a_card_with_its_data_recipe_and_distance_from_the
 
 
 def test_the_model_before_training_is_kept_beside_the_trained_one(finished, run_folder):
-    """What probes call untrained is where training began: the same start, from the same sentences."""
+    """What probes call untrained is where training began: the same start."""
     from transformers import AutoModelForMaskedLM
 
     from pcfg_artifact.workers.jobs import TrainingJob
 
     for name in SMALL["models"]:
         job = TrainingJob.read(finished.path(f"scratch/{name}/job.json"))
-        expected = model_training.first_network(job, model_training.read_shard(job.pretraining)).state_dict()
+        config = trainer.config_of(name, job.config, len(job.words))
+        expected = trainer.objective_of(name).build(config, job.config.seed).state_dict()
         untrained, trained = (AutoModelForMaskedLM.from_pretrained(finished.path(f"{part}/{name}")).state_dict()
                               for part in ("untrained", "models"))
         assert all(torch.equal(untrained[key], expected[key]) for key in expected)
@@ -137,7 +138,6 @@ def note_only(started):
     """In place of run_workers: starts nobody, and notes whom it would have started."""
     def run_workers(commands, *_):
         started.extend(commands)
-        yield from ()
 
     return run_workers
 

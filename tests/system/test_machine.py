@@ -81,7 +81,7 @@ def test_a_gpu_runs_code_of_its_major_version_or_of_an_older_virtual_one(capabil
 def test_a_gpu_below_windows_has_no_driver_in_proc(tmp_path, monkeypatch):
     monkeypatch.setattr(machine_module, "DRIVER", tmp_path / "none")
     monkeypatch.setattr(machine_module, "WSL_GPU", tmp_path)
-    monkeypatch.setattr(machine_module, "_gpus", lambda: machine_module.Gpus(("RTX",), "13.0", ((8, 9),), ("sm_89",)))
+    monkeypatch.setattr(machine_module, "_gpus", lambda: {"gpus": ("RTX",), "cuda": "13.0"})
     found = read_hardware(tmp_path)
     assert (found.gpus, found.driver) == (("RTX",), "of unknown version")
     monkeypatch.setattr(machine_module, "WSL_GPU", tmp_path / "neither")

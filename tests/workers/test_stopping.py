@@ -7,38 +7,16 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
+from small_run import ENVIRONMENT, SMALL, WORDS, shards_of, write_run
 
-import pcfg_artifact
 from pcfg_artifact.errors import StageError, UsageError
 from pcfg_artifact.mlm.training import TrainingState
-from pcfg_artifact.run.config import load_profile
 from pcfg_artifact.run.stage_folder import PROGRESS, StageDir
 from pcfg_artifact.system.machine import Machine
-from pcfg_artifact.system.ragged import Ragged
-from pcfg_artifact.workers import checkpoints, distributed, jobs, launch, model_training, training_log
-
-SMALL = {"models": ("A2L1",), "causal_models": (), "width": 16, "max_length": 12, "batch_size": 8, "batch_tokens": 128,
-         "steps": 40, "schedule_steps": 80, "warmup_steps": 2, "save_every": 1000, "validate_every": 1000, "n_curve": 8,
-         "dropout": 0.1, "n_kept": 0}
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(pcfg_artifact.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
-
-
-def write_run(root: Path, machine=Machine("cpu", 2), **changes) -> StageDir:  # noqa: B008
-    """The folder of a run whose model waits to be trained."""
-    rng = np.random.default_rng(0)
-    for split, n in (("pretraining", 200), ("validation", 20)):
-        rows = Ragged.from_rows([rng.integers(0, 9, rng.integers(3, 12)) for _ in range(n)], np.uint16)
-        StageDir(root / "sample").write_ragged(f"{split}/tokens", rows)
-    out = StageDir(root / "pretrain")
-    config = dataclasses.replace(load_profile("smoke").pretrain, **{**SMALL, **changes})
-    shards = {split: root / "sample" / split / "tokens" for split in ("pretraining", "validation")}
-    jobs.write_jobs(config, tuple("abcdefghi"), shards, out, machine)
-    return out
+from pcfg_artifact.workers import checkpoints, distributed, jobs, trainer, training_log
 
 
 def config_of(out: StageDir):
@@ -59,7 +37,7 @@ sys.exit(cli.main(["train"]))
 """
 
 
-def until(holds, seconds=120.0):
+def until(holds, seconds=600.0):
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline
@@ -72,11 +50,12 @@ def test_a_run_that_is_asked_to_stop_loses_no_step_and_continues_to_the_same_num
     out = write_run(tmp_path, steps=3000, schedule_steps=6000, processes=processes)
     run = subprocess.Popen([sys.executable, "-c", TRAIN, str(out.root)], env=ENVIRONMENT, stderr=subprocess.PIPE)
     log = out.path(PROGRESS)
-    until(lambda: log.is_file() and log.stat().st_size > 0)
-    asked = time.monotonic()
-    run.send_signal(number)
-    assert run.wait(60) == 128 + number, run.stderr.read()
-    assert time.monotonic() - asked < launch.GRACE_SECONDS + 2
+    try:
+        until(lambda: log.is_file() and log.stat().st_size > 0)
+        run.send_signal(number)
+        assert run.wait(60) == 128 + number, run.stderr.read()
+    finally:
+        run.kill()
     reached = checkpoints.latest_step(out.path("scratch/A2L1"))
     seen = [json.loads(line)["step"] for line in log.read_text().splitlines()]
     assert reached >= seen[0] > 0
@@ -88,7 +67,7 @@ def test_a_run_that_is_asked_to_stop_loses_no_step_and_continues_to_the_same_num
         for first, place in ((reached, out.path("scratch/A2L1")), (None, tmp_path / "alone" / "scratch" / "A2L1")):
             place.mkdir(parents=True, exist_ok=True)
             other = dataclasses.replace(job, untrained=tmp_path / f"untrained-{first}")
-            losses.append(model_training.train_model(other, place, model_training.Rank(), first)[1]["losses"])
+            losses.append(trainer.train_model(other, place, trainer.Rank(), first)[1]["losses"])
         assert losses[0] == losses[1]
 
 
@@ -131,8 +110,7 @@ def test_a_causal_model_that_fails_costs_the_others_nothing(tmp_path):
         jobs.train_models(cfg, out, Machine("cpu", 1))
     without = dataclasses.replace(cfg, causal_models=())
     finished = out.path("models/A2L1/training.json").stat().st_mtime_ns
-    shards = {split: tmp_path / "sample" / split / "tokens" for split in ("pretraining", "validation")}
-    jobs.write_jobs(without, tuple("abcdefghi"), shards, out, Machine("cpu", 1))
+    jobs.write_jobs(without, WORDS, shards_of(tmp_path), out, Machine("cpu", 1))
     jobs.train_models(without, out, Machine("cpu", 1))
     assert out.path("models/A2L1/training.json").stat().st_mtime_ns == finished
 
@@ -140,11 +118,7 @@ def test_a_causal_model_that_fails_costs_the_others_nothing(tmp_path):
 def test_the_restarts_of_a_profile_reach_torchrun(tmp_path, monkeypatch):
     out, commands = write_run(tmp_path), {}
 
-    def run_workers(given, *rest):
-        commands.update(given)
-        yield from ()
-
-    monkeypatch.setattr(jobs, "run_workers", run_workers)
+    monkeypatch.setattr(jobs, "run_workers", lambda given, *rest: commands.update(given))
     jobs.train_models(config_of(out), out, Machine("cpu", 2, restarts=3))
     assert "--restarts=3" in commands["A2L1"]
 
@@ -188,19 +162,25 @@ def test_a_follower_without_a_leader_ends_at_its_deadline(quick, tmp_path):
         distributed.follow(tmp_path, lambda line: None, deadline=1.0)
 
 
-@pytest.mark.parametrize("how", ["fails", "dies"])
-def test_a_follower_ends_with_its_leader(quick, tmp_path, how):
+@pytest.mark.parametrize(("how", "deadline", "said"), [
+    ("raise SystemExit(1)", 60.0, "failed or was stopped"), ("os._exit(1)", 8.0, "gave no sign for 8 s")])
+def test_a_follower_ends_with_its_leader(quick, tmp_path, how, deadline, said):
+    """The leader ends when the follower has begun to watch it."""
     write_run(tmp_path)
+    watched = tmp_path / "watched"
     leader = ("import os, sys, time; from pathlib import Path; from pcfg_artifact.workers import distributed as d\n"
               "d.BEAT_SECONDS = 0.1\n"
-              "with d.leading(Path(sys.argv[1])):\n    time.sleep(1.5)\n    "
-              + ("raise SystemExit(1)" if how == "fails" else "os._exit(1)"))
-    started = time.monotonic()
-    with subprocess.Popen([sys.executable, "-c", leader, str(tmp_path)], env={**ENVIRONMENT, **os.environ,
-                                                                           "PYTHONPATH": ENVIRONMENT["PYTHONPATH"]}):
-        said = "failed or was stopped" if how == "fails" else "gave no sign for 8 s"
-        with pytest.raises(StageError, match=said):
-            distributed.follow(tmp_path, lambda line: None, deadline=8.0)
+              f"with d.leading(Path(sys.argv[1])):\n    while not Path({str(watched)!r}).exists():\n"
+              f"        time.sleep(0.05)\n    {how}")
+    environment = {**ENVIRONMENT, **os.environ, "PYTHONPATH": ENVIRONMENT["PYTHONPATH"]}
+    with subprocess.Popen([sys.executable, "-c", leader, str(tmp_path)], env=environment) as process:
+        try:
+            until((tmp_path / distributed.LEADER).is_file)
+            started = time.monotonic()
+            with pytest.raises(StageError, match=said):
+                distributed.follow(tmp_path, lambda line: watched.touch(), deadline)
+        finally:
+            process.kill()
     assert time.monotonic() - started < 25
 
 
@@ -303,5 +283,5 @@ def test_tensorboard_is_refused_where_it_is_missing_and_fed_where_it_is_there(tm
     sys.modules["torch.utils.tensorboard"].SummaryWriter = SummaryWriter
     out = write_run(tmp_path, Machine("cpu", 2, log="tensorboard"))
     job = jobs.TrainingJob.read(out.path("scratch/A2L1/job.json"))
-    model_training.train_model(job, out.path("scratch/A2L1"), model_training.Rank(), None)
+    trainer.train_model(job, out.path("scratch/A2L1"), trainer.Rank(), None)
     assert {("A2L1/loss", 40), ("A2L1/gradient_norm", 40), ("A2L1/learning_rate", 40)} <= set(scalars)

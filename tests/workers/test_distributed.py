@@ -1,31 +1,24 @@
 """Training over several machines, each a torchrun of its own on this one, without a network or a name that resolves."""
 
 import dataclasses
-import os
 import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
+from small_run import ENVIRONMENT, write_run
 
-import pcfg_artifact
 from pcfg_artifact import cli
 from pcfg_artifact.errors import StageError, UsageError
 from pcfg_artifact.mlm.training import Rank, Recipe, train
 from pcfg_artifact.run.config import load_profile
-from pcfg_artifact.run.stage_folder import StageDir
-from pcfg_artifact.system.machine import Machine
-from pcfg_artifact.system.ragged import Ragged
-from pcfg_artifact.workers import checkpoints, distributed, jobs, model_training
+from pcfg_artifact.workers import checkpoints, distributed, jobs, trainer
 
-SMALL = {"models": ("A1L1", "A2L1"), "causal_models": (),
-         "width": 16, "max_length": 12, "batch_size": 8, "batch_tokens": 128, "steps": 4,
-         "schedule_steps": 8, "warmup_steps": 2, "save_every": 2, "validate_every": 4, "n_curve": 8, "dropout": 0.0}
+CHANGES = {"models": ("A1L1", "A2L1"), "steps": 4, "schedule_steps": 8, "save_every": 2, "validate_every": 4,
+           "dropout": 0.0}
 # A network with nothing but the loopback, and a host name that nobody knows.
 NO_NETWORK = ("unshare", "--net", "--uts", "sh", "-c",
               'hostname nowhere.invalid && ip link set lo up && exec "$@"', "sh")
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(pcfg_artifact.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
 
 
 def can_be_cut_off() -> bool:
@@ -36,19 +29,6 @@ def can_be_cut_off() -> bool:
 
 
 without_network = pytest.mark.skipif(not can_be_cut_off(), reason="needs unshare, ip and the right to use them")
-
-
-def write_run(root: Path, **changes: object) -> StageDir:
-    """The folder of a run whose models wait to be trained."""
-    rng = np.random.default_rng(0)
-    for split, n in (("pretraining", 200), ("validation", 20)):
-        rows = Ragged.from_rows([rng.integers(0, 9, rng.integers(3, 12)) for _ in range(n)], np.uint16)
-        StageDir(root / "sample").write_ragged(f"{split}/tokens", rows)
-    out = StageDir(root / "pretrain")
-    config = dataclasses.replace(load_profile("smoke").pretrain, **{**SMALL, **changes})
-    shards = {split: root / "sample" / split / "tokens" for split in ("pretraining", "validation")}
-    jobs.write_jobs(config, tuple("abcdefghi"), shards, out, Machine("cpu", 2))
-    return out
 
 
 def test_alone_processes_meet_at_a_number_and_not_at_a_name():
@@ -76,13 +56,13 @@ def test_following_needs_the_options_of_the_first_machine(monkeypatch, tmp_path,
 
 
 def test_a_follower_of_a_finished_run_has_nothing_to_do(monkeypatch, tmp_path):
-    out = write_run(tmp_path)
-    for name in SMALL["models"]:
+    out = write_run(tmp_path, **CHANGES)
+    for name in CHANGES["models"]:
         out.write_json(f"models/{name}/training", {})
     monkeypatch.setenv(distributed.TORCHRUN, "--nnodes=2 --rdzv-endpoint=127.0.0.1:9")
     said: list[str] = []
     distributed.follow(tmp_path, said.append)
-    assert said[1:] == [f"{name} is finished" for name in SMALL["models"]]
+    assert said[1:] == [f"{name} is finished" for name in CHANGES["models"]]
 
 
 # The follower is there long before the first machine, and again for the second model before that is begun.
@@ -95,7 +75,7 @@ wait $follower
 
 @without_network
 def test_two_machines_train_two_models_one_after_another(tmp_path):
-    out = write_run(tmp_path)
+    out = write_run(tmp_path, **CHANGES)
     options = "--nnodes=2 --rdzv-backend=c10d --rdzv-endpoint=127.0.0.1:29517 --rdzv-id=test --local-addr=127.0.0.1"
     run = subprocess.run([*NO_NETWORK, "sh", "-c", TWO_MACHINES, "sh", sys.executable,
                           str(Path(__file__).with_name("first_machine.py")), str(tmp_path)],
@@ -103,14 +83,14 @@ def test_two_machines_train_two_models_one_after_another(tmp_path):
                          timeout=600)
     followed = (tmp_path / "follower.log").read_text()
     assert run.returncode == 0, run.stderr + followed
-    for name in SMALL["models"]:
+    for name in CHANGES["models"]:
         assert f"joining {name}\n{name} is finished\n" in followed
         assert out.json(f"scratch/{name}/facts")["world_size"] == 2
         job = jobs.TrainingJob.read(out.path(f"scratch/{name}/job.json"))
         alone = tmp_path / "alone" / name
         alone.mkdir(parents=True)
         job = dataclasses.replace(job, untrained=alone / "untrained")
-        _, expected, _ = model_training.train_model(job, alone, Rank(), None)
+        _, expected, _ = trainer.train_model(job, alone, Rank(), None)
         assert out.json(f"models/{name}/training")["losses"] == pytest.approx(expected["losses"], rel=1e-4)
 
 
@@ -130,10 +110,10 @@ def test_a_run_with_more_processes_than_rows_is_refused_before_it_begins(tmp_pat
 @without_network
 def test_process_0_decides_where_all_begin_whatever_the_others_see(tmp_path):
     """Two processes on one machine without network; the second sees no checkpoint."""
-    out = write_run(tmp_path, models=("A1L1",), processes=2)
+    out = write_run(tmp_path, **{**CHANGES, "models": ("A1L1",)}, processes=2)
     job, folder = jobs.TrainingJob.read(out.path("scratch/A1L1/job.json")), out.path("scratch/A1L1")
     half_way = dataclasses.replace(job, config=dataclasses.replace(job.config, steps=2))
-    model_training.train_model(half_way, folder, Rank(), None)
+    trainer.train_model(half_way, folder, Rank(), None)
     assert checkpoints.latest_step(folder) == 2
     run = subprocess.run([*NO_NETWORK, sys.executable, "-m", "torch.distributed.run",
                           *distributed.torchrun_options([], "A1L1"), "--nproc-per-node=2",

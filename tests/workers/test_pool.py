@@ -43,24 +43,41 @@ def test_jobs_are_taken_as_workers_need_them():
     assert taken == list(range(40))
 
 
-def where(machine, _):
-    time.sleep(0.2)  # so that no worker takes all the jobs
+def where(about, _):
+    """The device of a job that waits for a job in every other worker, so that none takes all of them."""
+    machine, folder, n_workers = about
+    (folder / str(os.getpid())).touch()
+    deadline = time.monotonic() + 180
+    while len(list(folder.iterdir())) < n_workers and time.monotonic() < deadline:
+        time.sleep(0.05)
     return device_of(machine)
 
 
-def test_every_worker_has_one_of_the_gpus_that_may_be_used():
-    assert set(run_jobs(where, range(8), Machine("cuda", 4, n_gpus=2), 4)) == {"cuda:0", "cuda:1"}
-    assert set(run_jobs(where, range(2), Machine("cpu", 2), 2)) == {"cpu"}
+@pytest.fixture
+def devices(tmp_path):
+    """The devices of a pool's workers."""
+    def of(machine, n_workers):
+        folder = tmp_path / f"{machine.device}-{n_workers}"
+        folder.mkdir()
+        return set(run_jobs(where, range(2 * n_workers), (machine, folder, n_workers), n_workers))
+
+    return of
 
 
-def test_a_gpu_that_serves_one_process_only_gets_one():
+def test_every_worker_has_one_of_the_gpus_that_may_be_used(devices):
+    assert devices(Machine("cuda", 4, n_gpus=2), 4) == {"cuda:0", "cuda:1"}
+    assert devices(Machine("cpu", 2), 2) == {"cpu"}
+
+
+def test_a_gpu_that_serves_one_process_only_gets_one(devices):
     machine = Machine("cuda", 4, n_gpus=3, is_exclusive=True)
     n_workers = n_processes(machine, 4)
     assert n_workers == 2
-    assert set(run_jobs(where, range(8), machine, n_workers)) == {"cuda:1", "cuda:2"}
+    assert devices(machine, n_workers) == {"cuda:1", "cuda:2"}
     assert device_of(machine) == "cuda:0"  # of this process, which reads hidden states
     alone = Machine("cuda", 4, n_gpus=1, is_exclusive=True)
-    assert list(run_jobs(where, range(2), alone, n_processes(alone, 4))) == ["cuda:0", "cuda:0"]
+    assert n_processes(alone, 4) == 0
+    assert list(run_jobs(lambda about, _: device_of(about), range(2), alone, 0)) == ["cuda:0", "cuda:0"]
     assert n_processes(Machine("cuda", 16, n_gpus=3), 16) == 6
     assert n_processes(Machine("cpu", 16), 16) == 16
 
@@ -78,7 +95,7 @@ def test_a_worker_that_dies_is_an_error_that_says_what_to_do():
 PARENT = """
 import pathlib, sys
 from pcfg_artifact.workers.pool import run_jobs
-from test_probe_pool import sleep
+from test_pool import sleep
 if __name__ == "__main__":
     list(run_jobs(sleep, [1, 2], sys.argv[1], 2))
 """

@@ -1,9 +1,9 @@
-"""Started by torchrun from test_several_machines.py: process 1 does not see what process 0 sees on the shared disk."""
+"""Started by torchrun from test_distributed.py: process 1 does not see what process 0 sees on the shared disk."""
 
 import sys
 from pathlib import Path
 
-from pcfg_artifact.workers import checkpoints, jobs, model_training, trainer
+from pcfg_artifact.workers import checkpoints, jobs, trainer
 
 if __name__ == "__main__":
     path, seen = Path(sys.argv[1]), []
@@ -16,8 +16,8 @@ if __name__ == "__main__":
         return rank
 
     trainer.enter_group = enter
-    train = model_training.train_model
-    model_training.train_model = lambda job, folder, rank, step, stop: seen.append((rank.index, step)) or train(
+    train = trainer.train_model
+    trainer.train_model = lambda job, folder, rank, step, stop: seen.append((rank.index, step)) or train(
         job, folder, rank, step, stop)
     assert jobs.TrainingJob.read(path).config.processes == 2
     trainer.run_job(path, in_group=True)

@@ -1,4 +1,4 @@
-"""Jobs of the stage `dynamics`, each in a worker process: one model at one step of its training."""
+"""Jobs on one model, each in a worker process: a layer (stage `intervene`) or a step of training (stage `dynamics`)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pcfg_artifact.interventions.counterfactuals import InterventionData
 from pcfg_artifact.interventions.effects import mean_over_sentences
-from pcfg_artifact.interventions.experiment import LINEAR, RANDOM
+from pcfg_artifact.interventions.experiment import LINEAR, RANDOM, LayerOutcome, Masked, intervene
+from pcfg_artifact.interventions.run_from_layer import layer_states
 from pcfg_artifact.metrics.models import middle_layer
 from pcfg_artifact.metrics.schema import Metric
 from pcfg_artifact.mlm.encoders import load_causal_lm, load_encoder, load_masked_lm
@@ -25,10 +27,45 @@ from pcfg_artifact.probing.representations import extract
 from pcfg_artifact.probing.settings import EOS
 from pcfg_artifact.probing.tasks import run_task, span_task, tree_task
 from pcfg_artifact.system.machine import Machine
-from pcfg_artifact.workers.intervention_jobs import InterventionContext
 from pcfg_artifact.workers.pool import device_of
 
 BATCH_TOKENS = 4096  # of one forward pass: memory, not results
+
+
+# ---- interventions on a layer ---------------------------------------------------------------------------------------
+
+
+class LayerJob(NamedTuple):
+    model: str
+    folder: Path
+    layer: int
+
+
+@dataclass(frozen=True, eq=False)
+class InterventionContext:
+    """What all layers share; the linear probe is among the probes."""
+
+    data: InterventionData
+    probes: Mapping[str, Probe]
+    machine: Machine
+    seed: int
+
+    def outcome(self, folder: Path, layer: int) -> LayerOutcome:
+        """The interventions of all probes, and all controls, on one layer of the model in a folder."""
+        device, data = device_of(self.machine), self.data
+        model = load_masked_lm(folder)[0].to(device)
+        train, test = (Masked(seen, marginals, layer_states(model, seen, layer), device) for seen, marginals in
+                       ((data.train, data.train_marginals), (data.test, data.test_marginals)))
+        return intervene(model, layer, train, test, data.questions, self.probes, self.seed)
+
+
+def intervene_on_layer(context: InterventionContext, job: LayerJob) -> tuple[LayerJob, LayerOutcome, float]:
+    """All methods and controls on one layer of one model, and the processor time."""
+    started = time.process_time()
+    return job, context.outcome(job.folder, job.layer), time.process_time() - started
+
+
+# ---- a step of training ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,8 +77,8 @@ class MaskedWords:
 
     def loss_above_optimum(self, folder: Path, device: str) -> Metric:
         """Nats per masked word, on the same words as the exact prediction."""
-        said = predictions(load_masked_lm(folder)[0].to(device), self.sentences, BATCH_TOKENS)
-        return mean_excess(said, self.exact, [one.words[one.positions] for one in self.sentences])
+        predicted = predictions(load_masked_lm(folder)[0].to(device), self.sentences, BATCH_TOKENS)
+        return mean_excess(predicted, self.exact, [one.words[one.positions] for one in self.sentences])
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,16 +90,16 @@ class NextWordsAndEnd:
 
     def loss_above_optimum(self, folder: Path, device: str) -> Metric:
         """Nats per word and end."""
-        said = next_word_predictions(load_causal_lm(folder)[0].to(device), self.sentences, BATCH_TOKENS)
-        return mean_excess(said, self.exact, [with_end(ids, exact.shape[1] - 1)
-                                              for ids, exact in zip(self.sentences, self.exact, strict=True)])
+        predicted = next_word_predictions(load_causal_lm(folder)[0].to(device), self.sentences, BATCH_TOKENS)
+        targets = [with_end(ids, exact.shape[1] - 1) for ids, exact in zip(self.sentences, self.exact, strict=True)]
+        return mean_excess(predicted, self.exact, targets)
 
 
-def mean_excess(said: Iterable[tuple[int, np.ndarray]], exact: Sequence[np.ndarray],
+def mean_excess(predicted: Iterable[tuple[int, np.ndarray]], exact: Sequence[np.ndarray],
                 targets: Sequence[np.ndarray]) -> Metric:
-    """Mean loss of what a model says of sentence s, in any order, above that of the exact distribution."""
+    """Mean loss of what a model predicts in sentence s, in any order, above that of the exact distribution."""
     sentence, excess = [], []
-    for s, log_probs in said:
+    for s, log_probs in predicted:
         gap = Gap.between(log_probs, exact[s], targets[s])
         sentence.append(np.full(len(targets[s]), s))
         excess.append(gap.model - gap.exact)
@@ -126,8 +163,8 @@ def measure_checkpoint(context: CheckpointContext, job: Checkpoint) -> tuple[Che
               for layer, mean in enumerate(heads.distance.mean(dim=1).tolist(), start=1)]
     if followed.interventions is not None:
         outcome = followed.interventions.outcome(job.folder, middle_layer(encoder.config.num_hidden_layers))
-        for way in (LINEAR, RANDOM):
-            seen = outcome.observations[way]
-            found += seen.estimates(seen.is_elsewhere, ("slope",), probe=way)
+        for probe in (LINEAR, RANDOM):
+            seen = outcome.observations[probe]
+            found += seen.estimates(seen.is_elsewhere, ("slope",), probe=probe)
     dimensions = {"table": "dynamics", "model": job.model, "step": job.step, "seed": context.seed}
     return job, [metric.at(**dimensions) for metric in found], time.process_time() - started
