@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from pcfg_artifact.judge.claims import FAILS, GROUPS, HOLDS, MISSING, OF_PAPER, Claim, compare
 from pcfg_artifact.judge.paper import ABOVE, BELOW, MATCH, Printed, as_numbers
@@ -19,6 +19,8 @@ HEAD = """# Results
 Written by `./run_all.sh record` from the recorded runs in `expected_results/`; do not edit.
 [VALIDITY](VALIDITY.md) says what threatens the conclusions, [DEVIATIONS](DEVIATIONS.md) how this reproduction differs
 from the paper, and [judging](dev/judging.md) where the bound of each claim is from."""
+OUTDATED = """**`{profile}` has other settings now than when it was recorded** ([training](dev/training.md)): a run is not
+compared with these numbers until it is recorded again."""
 NOT_SHOWN_HEAD = """## What is not shown
 
 *Shown*: the claim holds, and the same model fails it before training and after training on text without syntax, where
@@ -46,15 +48,19 @@ ROUNDING = 1e-9  # relative: a smaller interval is none
 NOTHING_ASKED = (SHOWN, PASSED, NO_MODEL, NOT_TESTABLE)
 
 
-def results_page(records: Sequence[Record], paper: Sequence[Printed], claims: Sequence[Claim]) -> str:
-    """What is not shown comes first, central findings before others; then all other claims, predictions and tables."""
+def results_page(records: Sequence[Record], paper: Sequence[Printed], claims: Sequence[Claim],
+                 outdated: Collection[str] = ()) -> str:
+    """What is not shown comes first, central findings before others; then all other claims, predictions and tables.
+
+    outdated: profiles that have other settings now than when they were recorded.
+    """
     printed = as_numbers(paper)
     ranked = sorted(claims, key=lambda claim: (not claim.central, min(
         (ORDER.index(status(claim, record)) for record in records), default=0)))
     missed = [claim for claim in ranked if claim.group == OF_PAPER and any(
         status(claim, record) not in NOTHING_ASKED for record in records)]
-    parts = [HEAD, NOT_SHOWN_HEAD, _counts(claims, records), CLAIMS_HEAD, _claims(missed, records, printed),
-             CENTRAL_HEAD, _central(ranked, records)]
+    parts = [HEAD, *(OUTDATED.format(profile=name) for name in outdated), NOT_SHOWN_HEAD, _counts(claims, records),
+             CLAIMS_HEAD, _claims(missed, records, printed), CENTRAL_HEAD, _central(ranked, records)]
     for group in GROUPS:
         title = "shown, or not testable here" if group == OF_PAPER else group
         rest = [claim for claim in ranked if claim.group == group and claim not in missed]

@@ -1,7 +1,7 @@
 """Record what a profile gives: run it with one more seed, and write its numbers and claims to expected_results.
 
 Call it once per seed; five seeds are needed before runs with another seed can be judged.  An interrupted call continues
-when it is repeated.  docs/RESULTS.md is written anew from all records.
+when it is repeated.  docs/RESULTS.md and the figure of README are made anew from all records.
 """
 
 from __future__ import annotations
@@ -13,9 +13,12 @@ from pathlib import Path
 
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.judge.claims import FAILS
+from pcfg_artifact.judge.figures import trees_at_a_glance
 from pcfg_artifact.judge.judge import MINIMUM_SEEDS
+from pcfg_artifact.judge.paper import as_numbers
 from pcfg_artifact.judge.recorded_runs import VARIES, Record, add_seed, judge_claims, refuse_other
 from pcfg_artifact.judge.results_page import results_page
+from pcfg_artifact.metrics.selection import Numbers
 from pcfg_artifact.run import config, pipeline
 from pcfg_artifact.run.expected import (
     EXPECTED,
@@ -27,7 +30,7 @@ from pcfg_artifact.run.expected import (
     write_record,
 )
 from pcfg_artifact.run.freshness import provenance
-from pcfg_artifact.run.sections import as_json
+from pcfg_artifact.run.sections import Profile, as_json
 from pcfg_artifact.run.stage_folder import Folder
 from pcfg_artifact.system import storage
 from pcfg_artifact.tools.arguments import named_path
@@ -35,7 +38,9 @@ from pcfg_artifact.treebank.reading import source_hash
 
 EXAMPLE = "run_all.sh record --profile smoke"
 PROFILES = ("smoke", "reduced", "paper")  # of docs/RESULTS.md, where they are recorded
-RESULTS = "RESULTS.md"
+RESULTS, FIGURE = "RESULTS.md", "figures/f1_by_layer.png"
+README_PROFILE = "reduced"  # its treebank is a real one
+RECORDED = [stage for stage in pipeline.STAGES if stage.name != "verify"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,10 +66,32 @@ def run(args: argparse.Namespace) -> int:
     write_record(record, args.expected)
     page = args.expected.parent / "docs" / RESULTS
     if page.parent.is_dir():
-        records = [found for name in PROFILES if (found := load_record(name, args.expected)) is not None]
-        storage.write_text(page, results_page(records, load_paper(args.expected), load_claims(args.expected)))
+        storage.write_text(page, written_results(args.expected))
+        storage.write_bytes(page.parent / FIGURE, readme_figure(args.expected))
     report(record, args.expected)
     return 0
+
+
+def written_results(expected: Path = EXPECTED) -> str:
+    """docs/RESULTS.md of the records in a folder."""
+    records = [found for name in PROFILES if (found := load_record(name, expected)) is not None]
+    outdated = [r.profile for r in records if r.config != settings_of(config.load_profile(r.profile))]
+    return results_page(records, load_paper(expected), load_claims(expected), outdated)
+
+
+def readme_figure(expected: Path) -> bytes:
+    """F1 by layer, mean over the recorded seeds, as a PNG."""
+    record = load_record(README_PROFILE, expected) or load_record("smoke", expected)
+    assert record is not None
+    means = Numbers(metric for seed in record.seeds for metric in record.metrics(seed))
+    drawing = trees_at_a_glance(means, as_numbers(load_paper(expected)))
+    assert drawing is not None
+    return drawing.png
+
+
+def settings_of(profile: Profile) -> str:
+    """The hash of all settings that numbers depend on: a record is of one."""
+    return settings_hash({stage.name: as_json(profile.stage(stage.name)) for stage in RECORDED})
 
 
 def next_seed(args: argparse.Namespace, record: Record | None) -> Record:
@@ -73,13 +100,11 @@ def next_seed(args: argparse.Namespace, record: Record | None) -> Record:
     profile = config.load_profile(args.profile, [f"seed={seed}"], args.treebank)
     root = args.out or Path(os.environ.get("PCFG_ARTIFACT_OUT", "runs")) / f"record-{args.profile}"
     out = root / f"seed-{seed}"
-    stages = [stage for stage in pipeline.STAGES if stage.name != "verify"]
     if record is not None:  # before the hours, not after them
-        refuse_other(record, source_hash(profile.treebank),
-                     settings_hash({stage.name: as_json(profile.stage(stage.name)) for stage in stages}))
+        refuse_other(record, source_hash(profile.treebank), settings_of(profile))
     print(f"recording {args.profile}, seed {seed}, in {out}")
-    pipeline.run(profile, out, stages)  # which runs a stage again whose code has changed
-    what, numbers, manifests = read_run(args.profile, {stage.name: Folder(out / stage.name) for stage in stages})
+    pipeline.run(profile, out, RECORDED)  # which runs a stage again whose code has changed
+    what, numbers, manifests = read_run(args.profile, {stage.name: Folder(out / stage.name) for stage in RECORDED})
     if record is None:
         record = Record(args.profile, what.treebank, what.config, {}, {})
     refuse_other(record, what.treebank, what.config)

@@ -5,18 +5,16 @@ from pathlib import Path
 
 from pcfg_artifact.judge.claims import compare
 from pcfg_artifact.judge.paper import as_numbers
-from pcfg_artifact.judge.results_page import results_page
 from pcfg_artifact.judge.summary import ORDER
-from pcfg_artifact.run.expected import load_claims, load_paper, load_record
-from pcfg_artifact.tools.record import PROFILES
+from pcfg_artifact.run.expected import load_claims, load_paper
+from pcfg_artifact.tools.record import written_results
 
 PAGE = Path(__file__).parents[2] / "docs" / "RESULTS.md"
 
 
 @functools.cache
 def page():
-    records = [found for name in PROFILES if (found := load_record(name)) is not None]
-    return results_page(records, load_paper(), load_claims())
+    return written_results()
 
 
 def test_the_committed_page_is_of_the_committed_records():
