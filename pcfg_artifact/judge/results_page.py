@@ -19,8 +19,8 @@ HEAD = """# Results
 Written by `./run_all.sh record` from the recorded runs in `expected_results/`; do not edit.
 [VALIDITY](VALIDITY.md) says what threatens the conclusions, [DEVIATIONS](DEVIATIONS.md) how this reproduction differs
 from the paper, and [judging](dev/judging.md) where the bound of each claim is from."""
-OUTDATED = """**`{profile}` has other settings now than when it was recorded** ([training](dev/training.md)): a run is not
-compared with these numbers until it is recorded again."""
+OUTDATED = """**`{profile}` has other settings now than when it was recorded**
+([training](dev/training.md)): a run is not compared with these numbers until it is recorded again."""
 NOT_SHOWN_HEAD = """## What is not shown
 
 *Shown*: the claim holds, and the same model fails it before training and after training on text without syntax, where
