@@ -12,6 +12,7 @@ from pcfg_artifact.run.stage_folder import Folder, Manifest
 HERE = Path(__file__).parent
 SMALL = ["sample.n_pretraining=400", "sample.n_validation=150", "sample.n_probe_train=80", "sample.n_probe_test=40",
          "sample.max_length=16", "marginals.max_length=16", "marginals.n_train=80", "marginals.n_masked=5",
+         "marginals.backend=cpu",  # the engine gpu is interpreted here: test_stages.py has it at smaller sizes
          "approximate.n_test=5", "approximate.n_training=30", "approximate.n_drawn=4", "approximate.n_ablation_test=4",
          "approximate.n_ablation_drawn=4", "approximate.max_training_length=12", "approximate.n_interminals=[20]",
          "approximate.ranks=[15]", "construct.max_length=5", "construct.lengths=[5]", "construct.n_training=30",
