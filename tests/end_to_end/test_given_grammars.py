@@ -169,7 +169,7 @@ def test_two_origins_are_refused(capsys):
     ["next", "2 3"], ["surprisal", "2 3 1 1"], ["surprisal", "2 3 1 1", "--json"],
     ["sample", "-n", "3"], ["sample", "-n", "3", "--trees"], ["construct", "2 3 1 1"],
     ["construct", "2 3 1 1", "--model", "merged"], ["construct", "2 3 1 1", "--model", "low-rank"],
-    ["intervene", "2 3 [MASK] 1", "--span", "0:2", "--model", "MODEL", "--sentences", "30"]])
+    ["intervene", "2 [MASK] 1 [MASK]", "--span", "0:2", "--model", "MODEL", "--sentences", "30"]])
 def test_tools_take_a_grammar_of_numbers(numbers, command, capsys):
     name, *rest = (str(numbers[1] / "pretrain" / "models" / "A2L1") if part == "MODEL" else part for part in command)
     assert main([name, "--grammar", str(numbers[2]), *rest]) == 0

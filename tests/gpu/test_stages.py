@@ -1,5 +1,6 @@
 """Stages and the tool `parse` with the engine gpu on a pretended GPU (Triton's interpreter): the numbers of the CPU."""
 
+import json
 from types import SimpleNamespace
 
 import numpy as np
@@ -102,8 +103,13 @@ def test_the_tool_parse(grammar, faster, tmp_path, capsys):
     said = []
     for device in ("cuda", "cpu"):
         assert main([*arguments, "--device", device]) == 0
-        said.append(capsys.readouterr().out)
-    assert said[0] == said[1]
+        said.append([json.loads(line) for line in capsys.readouterr().out.splitlines()])
+    for one, other in zip(*said, strict=True):
+        assert (one["words"], one["tree"], one["attempts"]) == (other["words"], other["tree"], other["attempts"])
+        np.testing.assert_allclose(one["log_prob"], other["log_prob"], rtol=EXACT)
+        for span, twin in zip(one["spans"], other["spans"], strict=True):
+            assert {**span, "marginal": 0} == {**twin, "marginal": 0}
+            assert abs(span["marginal"] - twin["marginal"]) < EXACT
 
 
 def test_the_benchmark_prints_what_is_measured_beside_what_is_expected(grammar, gpus, monkeypatch):
