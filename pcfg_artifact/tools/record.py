@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.judge.claims import FAILS
+from pcfg_artifact.judge.drawing import Drawing
 from pcfg_artifact.judge.figures import trees_at_a_glance
 from pcfg_artifact.judge.judge import MINIMUM_SEEDS
 from pcfg_artifact.judge.paper import as_numbers
@@ -40,7 +41,6 @@ EXAMPLE = "run_all.sh record --profile smoke"
 PROFILES = ("smoke", "reduced", "paper")  # of docs/RESULTS.md, where they are recorded
 RESULTS, FIGURE = "RESULTS.md", "figures/f1_by_layer.png"
 README_PROFILE = "reduced"  # its treebank is a real one
-RECORDED = [stage for stage in pipeline.STAGES if stage.name != "verify"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,7 +67,8 @@ def run(args: argparse.Namespace) -> int:
     page = args.expected.parent / "docs" / RESULTS
     if page.parent.is_dir():
         storage.write_text(page, written_results(args.expected))
-        storage.write_bytes(page.parent / FIGURE, readme_figure(args.expected))
+        if (drawing := readme_figure(args.expected)) is not None:
+            storage.write_bytes(page.parent / FIGURE, drawing.png)
     report(record, args.expected)
     return 0
 
@@ -79,19 +80,22 @@ def written_results(expected: Path = EXPECTED) -> str:
     return results_page(records, load_paper(expected), load_claims(expected), outdated)
 
 
-def readme_figure(expected: Path) -> bytes:
-    """F1 by layer, mean over the recorded seeds, as a PNG."""
+def readme_figure(expected: Path) -> Drawing | None:
+    """F1 by layer, mean over the recorded seeds."""
     record = load_record(README_PROFILE, expected) or load_record("smoke", expected)
     assert record is not None
     means = Numbers(metric for seed in record.seeds for metric in record.metrics(seed))
-    drawing = trees_at_a_glance(means, as_numbers(load_paper(expected)))
-    assert drawing is not None
-    return drawing.png
+    return trees_at_a_glance(means, as_numbers(load_paper(expected)))
+
+
+def recorded_stages() -> list[pipeline.Stage]:
+    """All but the one that judges."""
+    return [stage for stage in pipeline.STAGES if stage.name != "verify"]
 
 
 def settings_of(profile: Profile) -> str:
     """The hash of all settings that numbers depend on: a record is of one."""
-    return settings_hash({stage.name: as_json(profile.stage(stage.name)) for stage in RECORDED})
+    return settings_hash({stage.name: as_json(profile.stage(stage.name)) for stage in recorded_stages()})
 
 
 def next_seed(args: argparse.Namespace, record: Record | None) -> Record:
@@ -103,8 +107,8 @@ def next_seed(args: argparse.Namespace, record: Record | None) -> Record:
     if record is not None:  # before the hours, not after them
         refuse_other(record, source_hash(profile.treebank), settings_of(profile))
     print(f"recording {args.profile}, seed {seed}, in {out}")
-    pipeline.run(profile, out, RECORDED)  # which runs a stage again whose code has changed
-    what, numbers, manifests = read_run(args.profile, {stage.name: Folder(out / stage.name) for stage in RECORDED})
+    pipeline.run(profile, out, recorded_stages())  # which runs a stage again whose code has changed
+    what, numbers, manifests = read_run(args.profile, {stage.name: Folder(out / stage.name) for stage in recorded_stages()})
     if record is None:
         record = Record(args.profile, what.treebank, what.config, {}, {})
     refuse_other(record, what.treebank, what.config)

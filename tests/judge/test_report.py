@@ -244,7 +244,7 @@ def test_numbers_that_nothing_was_recorded_for_are_counted_and_not_passed(page):
 
 
 def test_pointing_at_a_number_says_all_that_it_is(page):
-    assert 'title="parsing, A4L3, layer 2, linear, treebank, EOS, PB, sentence_f1"' in render(page)
+    assert re.search('title="parsing, A4L3, layer [123], linear, treebank, EOS, PB, sentence_f1"', render(page))
 
 
 # ---- sentences to look into ------------------------------------------------------------------------------------------
