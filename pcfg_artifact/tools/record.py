@@ -107,8 +107,9 @@ def next_seed(args: argparse.Namespace, record: Record | None) -> Record:
     if record is not None:  # before the hours, not after them
         refuse_other(record, source_hash(profile.treebank), settings_of(profile))
     print(f"recording {args.profile}, seed {seed}, in {out}")
-    pipeline.run(profile, out, recorded_stages())  # which runs a stage again whose code has changed
-    what, numbers, manifests = read_run(args.profile, {stage.name: Folder(out / stage.name) for stage in recorded_stages()})
+    stages = recorded_stages()
+    pipeline.run(profile, out, stages)  # which runs a stage again whose code has changed
+    what, numbers, manifests = read_run(args.profile, {stage.name: Folder(out / stage.name) for stage in stages})
     if record is None:
         record = Record(args.profile, what.treebank, what.config, {}, {})
     refuse_other(record, what.treebank, what.config)
