@@ -13,8 +13,6 @@ from pathlib import Path
 
 from pcfg_artifact.errors import UsageError
 from pcfg_artifact.judge.claims import FAILS
-from pcfg_artifact.judge.drawing import Drawing
-from pcfg_artifact.judge.figures import trees_at_a_glance
 from pcfg_artifact.judge.judge import MINIMUM_SEEDS
 from pcfg_artifact.judge.paper import as_numbers
 from pcfg_artifact.judge.recorded_runs import VARIES, Record, add_seed, judge_claims, refuse_other
@@ -67,8 +65,8 @@ def run(args: argparse.Namespace) -> int:
     page = args.expected.parent / "docs" / RESULTS
     if page.parent.is_dir():
         storage.write_text(page, written_results(args.expected))
-        if (drawing := readme_figure(args.expected)) is not None:
-            storage.write_bytes(page.parent / FIGURE, drawing.png)
+        if (png := readme_figure(args.expected)) is not None:
+            storage.write_bytes(page.parent / FIGURE, png)
     report(record, args.expected)
     return 0
 
@@ -80,12 +78,15 @@ def written_results(expected: Path = EXPECTED) -> str:
     return results_page(records, load_paper(expected), load_claims(expected), outdated)
 
 
-def readme_figure(expected: Path) -> Drawing | None:
-    """F1 by layer, mean over the recorded seeds."""
+def readme_figure(expected: Path) -> bytes | None:
+    """F1 by layer, mean over the recorded seeds, as a PNG."""
+    from pcfg_artifact.judge.figures import trees_at_a_glance  # here, because it brings matplotlib
+
     record = load_record(README_PROFILE, expected) or load_record("smoke", expected)
     assert record is not None
     means = Numbers(metric for seed in record.seeds for metric in record.metrics(seed))
-    return trees_at_a_glance(means, as_numbers(load_paper(expected)))
+    drawing = trees_at_a_glance(means, as_numbers(load_paper(expected)))
+    return None if drawing is None else drawing.png
 
 
 def recorded_stages() -> list[pipeline.Stage]:
