@@ -43,7 +43,8 @@ def test_every_entry_has_hashes_and_those_of_gpus_are_among_them():
     assert {"triton", "nvidia-nccl-cu13", "nvidia-cublas"} <= pins("requirements-hashes.txt").keys()
 
 
-UNSTATED = {"mlcroissant": "Apache-2.0, by its repository mlcommons/croissant"}  # packages that do not say it themselves
+# Packages whose metadata do not say it.
+UNSTATED = {"mlcroissant": "Apache-2.0, by its repository mlcommons/croissant"}
 
 
 @pytest.mark.parametrize("file", FILES)
