@@ -306,13 +306,25 @@ def read_word(grammar, state, j, word, prob, next_word, start, space):
     """
     n, is_refused = len(grammar.root), False
     total, found = np.full(n, zero(space)), np.empty(n + 1, INDEX)
+    left_child, right_child, left_pairs, right_pairs = grammar.left, grammar.right, state.left_pairs, state.right_pairs
+    mask, right_mask, live_pair, live_mask = state.mask, state.right_mask, state.live_pair, state.live_mask
+    offsets, n_rows = state.offsets, state.n_rows
+    last_entry, last_row = len(state.symbols) - n, len(state.alpha) - n
     for i in range(start, -1, -1):
-        if state.offsets[column_cell_of(i, j)] + n > len(state.symbols) or state.n_rows[0] + n > len(state.alpha):
+        cell = column_cell_of(i, j)
+        if offsets[cell] > last_entry or n_rows[0] > last_row:
             return i, 0.0
         if i == j - 1:
             for e in range(grammar.head_first[word], grammar.head_first[word + 1]):
                 total[grammar.head[e]] = over(grammar.head_prob[e], prob, space)
         else:
+            n_live = 0  # in long sentences hardly a cell has a pair, and asking costs a fifth of what follows
+            for mask_word in range((i + 1) // WORD, (j - 1) // WORD + 1):
+                n_live += list_live_pairs(left_child, right_child, left_pairs[i], right_pairs, mask[i], right_mask,
+                                          live_pair, live_mask, mask_word, bits_between(i + 1, j, mask_word))
+            if n_live == 0:
+                offsets[cell + 1] = offsets[cell]
+                continue
             is_refused |= add_splits(grammar, state, i, j, total, space)
         is_refused |= enter_cell(grammar, state, i, j, total, found, space)
         if is_refused:
